@@ -47,11 +47,11 @@ def translators(folder: str, file: str, threads: int) -> dict[str, Callable[[], 
     """By name what makes a translator of a file, beam 5, and the number of its sentences; text to text on a CPU."""
     texts = sorted(Path(file).read_text(encoding="utf-8").splitlines(), key=len)
 
-    def regard():
+    def regard(weights: str = "fp32"):
         from regard.tasks.load import load
 
         torch.set_num_threads(threads)
-        ours = load(folder)
+        ours = load(folder, weights=weights)
         return lambda: ours.translate(texts, beam=5), len(texts)
 
     def ctranslate2(kind: str = "float32"):
@@ -74,7 +74,8 @@ def translators(folder: str, file: str, threads: int) -> dict[str, Callable[[], 
 
         return work, len(texts)
 
-    return {"regard": regard, "ctranslate2": ctranslate2, "ctranslate2_int8": partial(ctranslate2, "int8")}
+    ours = {"regard": regard} | {f"regard_{kind}": partial(regard, kind) for kind in ("fp16", "int8")}
+    return ours | {"ctranslate2": ctranslate2, "ctranslate2_int8": partial(ctranslate2, "int8")}
 
 
 def random_weights() -> None:

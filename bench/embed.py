@@ -51,11 +51,11 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     return torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1).numpy()
 
 
-def regard(threads: int, int8: bool = False) -> Embed:
+def regard(threads: int, weights: str = "fp32") -> Embed:
     from regard.tasks.load import load
 
     torch.set_num_threads(threads)
-    return load("minilm", int8=int8).embed
+    return load("minilm", weights=weights).embed
 
 
 def hugging(threads: int) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ class Positional(torch.nn.Module):
         return self.model(input_ids=ids, attention_mask=mask, token_type_ids=sentences).last_hidden_state
 
 
-def onnxruntime(threads: int, int8: bool = False) -> Embed:
+def onnxruntime(threads: int, weights: str = "fp32") -> Embed:
     import onnxruntime as runtime
 
     model, tokenizer = hugging(threads)
@@ -101,7 +101,7 @@ def onnxruntime(threads: int, int8: bool = False) -> Embed:
         axes = {n: {0: "batch", 1: "time"} for n in names}
         torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
                           output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
-        if int8:
+        if weights == "int8":
             from onnxruntime.quantization import quantize_dynamic
 
             quantize_dynamic(path, path := str(Path(folder, "int8.onnx")))
@@ -136,8 +136,10 @@ def main(file: str = "", threads: int = 2) -> None:
     texts = Path(file).read_text("utf-8").splitlines() if file else sentences()
     wanted = {onnxruntime: ("onnxruntime", "onnx"), sentence_transformers: ("sentence_transformers",)}
     others = [build for build, packages in wanted.items() if all(map(find_spec, packages))]
-    work = {"regard_int8": Contender(each, regard, threads, True), "regard": Contender(each, regard, threads)}
+    work = {f"regard_{kind}": Contender(each, regard, threads, kind) for kind in ("int8", "fp16", "fp32")}
     work |= {f.__name__: Contender(each, f, threads) for f in (transformers, *others)}
+    if onnxruntime in others:
+        work["onnxruntime_int8"] = Contender(each, onnxruntime, threads, "int8")
     want = work["transformers"](texts, False)
     for name, one in work.items():
         print(f"{name}: smallest cosine to transformers {(one(texts, False) * want).sum(1).min():.7f}", file=sys.stderr)

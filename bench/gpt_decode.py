@@ -14,7 +14,7 @@ from _common import Contender, report, seconds
 
 from regard.generate.engine import Engine, Sampling
 from regard.models import build, config_for
-from regard.nn.quantised import quantise_
+from regard.nn.stored import store_
 
 VOCAB, PROMPT = 50257, 32
 NEW, ROUNDS = 64, 7  # on a CPU
@@ -89,7 +89,7 @@ def regard(threads: int, int8: bool = False):
     torch.set_num_threads(threads)
     model = weights()
     if int8:
-        quantise_(model)
+        store_(model, "int8")
     engine, settings = Engine(model), Sampling(max_tokens=NEW, temperature=0.0)
     return lambda rows: engine.generate(prompts(rows).tolist(), settings)
 

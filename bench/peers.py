@@ -97,7 +97,7 @@ def minilm(alone: bool) -> Callable[[str], Work]:
         import embed
 
         library, _, kind = name.partition("_")
-        run = getattr(embed, library)(THREADS, kind == "int8")
+        run = getattr(embed, library)(THREADS, kind or "fp32")
         texts = embed.sentences()[: embed.ONE if alone else None]
         return lambda: [run([text]) for text in texts] if alone else run(texts), len(texts)
 
@@ -117,6 +117,7 @@ def several(step: Callable[[], Any]) -> Callable[[], Any]:
 
 
 ONE, MANY = gpt2_decode(1), gpt2_decode(64)
+ALONE, TOGETHER = minilm(True), minilm(False)
 GPU = {
     "gpt2-train": Row("tokens/s", "regard", "nanogpt", gpt2_train),
     "gpt2-train-fp8": Row("tokens/s", "fp8", "nanogpt", gpt2_train),
@@ -133,11 +134,15 @@ GPU = {
 }
 CPU = {
     "translate": Row("sentences/s", "regard", "ctranslate2", translate),
-    "translate-int8": Row("sentences/s", "regard", "ctranslate2_int8", translate),
-    "minilm-one": Row("sentences/s", "regard", "onnxruntime", minilm(True)),
-    "minilm-one-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", minilm(True)),
-    "minilm-batch": Row("sentences/s", "regard", "onnxruntime", minilm(False)),
-    "minilm-batch-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", minilm(False)),
+    "translate-fp16": Row("sentences/s", "regard_fp16", "ctranslate2", translate),
+    "translate-int8": Row("sentences/s", "regard_int8", "ctranslate2_int8", translate),
+    "translate-fp32-int8": Row("sentences/s", "regard", "ctranslate2_int8", translate),
+    "minilm-one": Row("sentences/s", "regard", "onnxruntime", ALONE),
+    "minilm-one-fp16": Row("sentences/s", "regard_fp16", "onnxruntime", ALONE),
+    "minilm-one-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", ALONE),
+    "minilm-batch": Row("sentences/s", "regard", "onnxruntime", TOGETHER),
+    "minilm-batch-fp16": Row("sentences/s", "regard_fp16", "onnxruntime", TOGETHER),
+    "minilm-batch-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", TOGETHER),
 }
 TABLE = GPU if torch.cuda.is_available() else CPU
 

@@ -8,6 +8,7 @@ import torch
 from regard.models import MODELS, build, model_type
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.transformer import TransformerState
+from regard.nn.stored import store_
 from regard.nn.taps import watch
 
 from .case import PAD, Case, floats
@@ -110,6 +111,17 @@ def test_saving_and_loading_changes_nothing(case, model, tmp_path):
         assert torch.equal(after, before)
     if hasattr(model, "token") and hasattr(model, "head"):  # tied before, tied after
         assert (again.head is again.token.weight) == (model.head is model.token.weight)
+
+
+@pytest.mark.skipif(torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="for x86 only")
+@torch.inference_mode()
+def test_weights_that_fp16_holds_are_stored_without_loss(case, shake):
+    model = case.model(shake).float()
+    for p in model.parameters():
+        p.copy_(p.half())
+    expected = case.forward(model, *floats(case.inputs))
+    assert store_(model, "fp16").names
+    close(case.forward(model, *floats(case.inputs)), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_micro_batches_give_the_same_gradient(case, model):

@@ -12,6 +12,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models import build
 from regard.models.bert import BertConfig
 from regard.models.published.sentence import Sentences
+from regard.nn.stored import store_
 from regard.predictors import Embedder, Filler
 
 TEXTS = ["A cat sits on the mat.", "dogs", "", "The curious kitten deftly climbed the bookshelf, twice!", "a dog sits"]
@@ -112,11 +113,12 @@ def test_nothing_is_kept_and_no_texts_give_no_vectors(embedder):
     assert not embedder.model.training and all(p.grad is None for p in embedder.model.parameters())
 
 
-def test_int8_is_close_and_is_not_saved(pieces, shake, tmp_path):
-    plain = make(pieces, shake)
-    small = Embedder(make(pieces, shake).model, pieces, int8=True)
+@pytest.mark.parametrize(("weights", "least"), [("fp16", 0.99999), ("int8", 0.98)])
+def test_stored_weights_are_close_and_are_not_saved(pieces, shake, tmp_path, weights, least):
+    plain, small = make(pieces, shake), make(pieces, shake)
+    store_(small.model, weights)
     cosine = (plain.embed(TEXTS) * small.embed(TEXTS)).sum(1)
-    assert cosine.min() > 0.98 and not np.array_equal(plain.embed(TEXTS), small.embed(TEXTS))
+    assert cosine.min() > least and not np.array_equal(plain.embed(TEXTS), small.embed(TEXTS))
     with pytest.raises(ConfigError, match="cannot be saved"):
         small.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()

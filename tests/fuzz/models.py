@@ -99,6 +99,7 @@ LINES = [
     "generate runs/lstm the~cat --max-tokens=8 --stream --stop=a",
     "generate runs/gpt the~cat --max-tokens=6 --beam=2 --no-repeat-ngram=2",
     "generate runs/gpt --max-tokens=6 --int8",
+    "generate runs/gpt --max-tokens=6 --weights=fp16",
     "next data/llama.gguf the~cat --top=3",
     "model get data/llama.gguf --json",
     "next runs/gpt the~cat --top=3 --temperature=0.7 --word=dog",

@@ -56,6 +56,21 @@ def test_lines_become_rows(models, tmp_path):
     np.testing.assert_allclose([r["vector"] for r in rows], expected, rtol=1e-5, atol=1e-6)
 
 
+def test_weights_choose_how_exact_the_vectors_are(models, tmp_path):
+    kinds = {"": [], "half": ["--weights", "fp16"], "small": ["--weights=int8"], "old": ["--int8"]}
+    vectors = {}
+    for name, words in kinds.items():
+        works("embed", models / "plain", models / "lines.txt", "--out", tmp_path / f"{name}.npy", *words)
+        vectors[name] = np.load(tmp_path / f"{name}.npy")
+    assert np.array_equal(vectors["old"], vectors["small"])
+    assert np.array_equal(vectors["half"], load(models / "plain", weights="fp16").embed(LINES))
+    assert np.array_equal(vectors["small"], load(models / "plain", int8=True).embed(LINES))
+    half, small = (np.abs(vectors[name] - vectors[""]).max() for name in ("half", "small"))
+    assert 0 < 4 * half < small < 0.05
+    refused = regard("embed", models / "plain", models / "lines.txt", "--weights=fp8", "--json")
+    assert refused.code == 2 and "no weights 'fp8'; there are: fp32, fp16, int8" in refused.err
+
+
 def test_vectors_in_pieces_are_those_of_one_file(models, tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "ROWS", 2)
     out, words = tmp_path / "vectors", ("embed", models / "plain", models / "lines.txt", f"--out={tmp_path}/vectors/")

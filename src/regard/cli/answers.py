@@ -12,6 +12,7 @@ from regard.cli.common import (
     Encoder,
     Json,
     Run,
+    Weights,
     argument,
     flag,
     open_for,
@@ -30,10 +31,17 @@ SHOWN = 12  # answers printed at most
 
 
 def ask(
-    console: Console, verb: str, run: str, words: Sequence[str], device: str, attention: str = "", **options: Any
+    console: Console,
+    verb: str,
+    run: str,
+    words: Sequence[str],
+    device: str,
+    weights: str,
+    attention: str = "",
+    **options: Any,
 ) -> tuple[Any, Any, list[Any]]:
     """The task of a run, the typed inputs and their answers; the first's attention is drawn to the file `attention`."""
-    task, model = open_for(verb, run, device)
+    task, model = open_for(verb, run, device, weights)
     if attention:
         from regard.explain.picture import check_picture
 
@@ -65,6 +73,7 @@ def classify(
     labels: Annotated[str, option("A,B", "For CLIP: the names of the classes to choose from.")] = "",
     attention: Annotated[str, option("FILE", "For an image or a series: draw where the model looked.")] = "",
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Label a text, a pair of texts, an image, a clip, series or a row, with all probabilities.
@@ -83,7 +92,7 @@ def classify(
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
     options = {"labels": [label.strip() for label in labels.split(",")]} if labels else {}
-    task, read, answers = ask(ctx.obj, "classify", run, inputs, device, attention, **options)
+    task, read, answers = ask(ctx.obj, "classify", run, inputs, device, weights, attention, **options)
     if len(answers) == 1:
         show(task.to_json(answers[0])) if json else print(task.text(answers[0]))
         return
@@ -101,6 +110,7 @@ def tag(
     run: Run,
     text: Annotated[str, argument("TEXT", "A text.")],
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Label each word of a text.
@@ -110,7 +120,7 @@ def tag(
       regard tag runs/ner "Ada met Grace in Paris."
       regard predict runs/ner lines.txt --out tagged.conll   # a whole file
     """
-    task, _, (answer,) = ask(ctx.obj, "tag", run, [text], device)
+    task, _, (answer,) = ask(ctx.obj, "tag", run, [text], device, weights)
     show(task.to_json(answer)) if json else print(task.text(answer))
 
 
@@ -120,6 +130,7 @@ def fill(
     text: Annotated[str, argument("TEXT", "A text with [MASK] in it.")],
     top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 5,
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Fill the gaps of a text with the likeliest words, by a BERT that kept its masked-word head.
@@ -129,7 +140,7 @@ def fill(
       regard fill runs/bert "BERT, lift your [MASK]."
       regard fill runs/bert "The [MASK] kitten climbed the [MASK]." --top 10 --json
     """
-    task, _, (answer,) = ask(ctx.obj, "fill", model, [text], device, top=top)
+    task, _, (answer,) = ask(ctx.obj, "fill", model, [text], device, weights, top=top)
     show(task.to_json(answer)) if json else print(task.text(answer))
 
 
@@ -141,6 +152,7 @@ def caption(
     n_best: Annotated[int, option("N", "Show the N best captions.", default=True, min=1)] = 1,
     attention: Annotated[str, option("FILE", "Draw where the model looked for each word.")] = "",
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Describe an image.
@@ -151,7 +163,7 @@ def caption(
       regard caption runs/cap picture.jpg --attention words.png
       regard predict runs/cap photos/ --out captions.csv
     """
-    task, _, (answer,) = ask(ctx.obj, "caption", run, [image], device, attention, beam=beam, n_best=n_best)
+    task, _, (answer,) = ask(ctx.obj, "caption", run, [image], device, weights, attention, beam=beam, n_best=n_best)
     show(task.to_json(answer)) if json else print(task.text(answer))
 
 
@@ -169,6 +181,7 @@ def transcribe(
     translate: Annotated[bool, flag("--translate", "Translate into English.")] = False,
     timestamps: Annotated[bool, flag("--timestamps", "A line for each passage, with its start and end.")] = False,
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Transcribe recordings.
@@ -183,7 +196,7 @@ def transcribe(
       regard transcribe whisper-tiny *.wav --beam 1 --json
       regard evaluate whisper-tiny --data clips.csv          # file and text: the word error rate
     """
-    task, transcriber = open_for("transcribe", model, device)
+    task, transcriber = open_for("transcribe", model, device, weights)
     for file in files:
         with ctx.obj.progress("passages"):
             inputs = task.parse_inputs(transcriber, [str(file)], ctx.obj)
@@ -211,6 +224,7 @@ def forecast(
     plot: Annotated[str, option("FILE", "Draw the past, the forecast and its intervals.")] = "",
     out: Annotated[Path | None, option("FILE.csv", "Write the forecast here.", default="stdout")] = None,
     json: Json = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Forecast the next rows of a table over time, with quantiles.
@@ -222,7 +236,7 @@ def forecast(
     """
     from regard.models.fetched import resolve
 
-    task, model = open_for("forecast", run, device)
+    task, model = open_for("forecast", run, device, weights)
     if plot:
         from regard.explain.picture import check_picture
 

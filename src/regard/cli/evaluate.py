@@ -12,6 +12,7 @@ from regard.cli.common import (
     Device,
     Json,
     Run,
+    Weights,
     argument,
     flag,
     option,
@@ -54,6 +55,7 @@ def predict(
     labels: Labels = "",
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
+    weights: Weights = "fp32",
     processes: Processes = 1,
     server: Server = "",
     json: Json = False,
@@ -91,11 +93,11 @@ def predict(
         check_output(out, file)
     chosen = pick_device(device)
     join(chosen)  # selects this process's GPU
-    task, model = open_model(run, device=chosen)
+    task, model = open_model(run, chosen, weights)
     options = Options(text=text, second=second, labels=labels, beam=beam, length_penalty=length_penalty)
     options.refuse_others("predict", task.name, task.predict_takes)
     if pieces:
-        predict_pieces(task, model, resolve(run), file, Path(out), options, json, chosen)
+        predict_pieces(task, model, resolve(run), file, Path(out), options, json, chosen, weights)
         ctx.obj.say(f"wrote {out}")
         return
     answers = task.predictions(model, resolve(run), file, options, ctx.obj)

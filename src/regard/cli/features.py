@@ -12,8 +12,8 @@ from regard.cli.common import (
     Device,
     Encoder,
     Json,
+    Weights,
     argument,
-    flag,
     open_for,
     option,
     pick_device,
@@ -28,11 +28,6 @@ from regard.ticks import Console
 from regard.words import table
 
 Batch = Annotated[int, option("N", "Texts per batch; changes only the speed.", default=True, min=1)]
-INT8 = (
-    "Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine of 0.9992 to the exact ones, "
-    "0.997 at worst."
-)
-Int8 = Annotated[bool, flag("--int8", INT8)]
 SAVED = "The vectors of FILE, as `regard embed` writes them; computed and written here if there are none yet."
 ALIKE = 0.98  # least cosine of a text's vector to the saved one; in int8 it is 0.997
 COLUMN = "For a table: the column of the texts, by name or number."
@@ -59,7 +54,7 @@ def embed(
     ] = None,
     text: Column = "",
     batch: Batch = 32,
-    int8: Int8 = False,
+    weights: Weights = "fp32",
     processes: Processes = 1,
     json: Json = False,
     device: Device = "auto",
@@ -81,7 +76,7 @@ def embed(
     how = dict(pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
     if names_folder(out):
         share_between(processes, ctx)
-        embed_pieces(model, file, Path(out), text, how, device, int8)
+        embed_pieces(model, file, Path(out), text, how, device, weights)
         console.say(f"wrote {out}")
         return
     if processes > 1 or several_processes():
@@ -89,7 +84,7 @@ def embed(
     if out:
         check_output(out, file)
     texts = [text for _, text in texts_of(file, text, ctx.obj)]
-    _, embedder = open_for("embed", model, device, int8)
+    _, embedder = open_for("embed", model, device, weights)
     with console.progress("texts", len(texts)):
         features = embedder.features(texts, **how)
     if json:
@@ -107,14 +102,16 @@ def embed(
         console.say(f"empty lines: {empty:,}; their vectors mean nothing")
 
 
-def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, Any], device: str, int8: bool) -> None:
+def embed_pieces(
+    model: str, file: Path, out: Path, column: str, how: dict[str, Any], device: str, weights: str
+) -> None:
     """Write vectors in pieces, as `predict_pieces` writes answers."""
     from regard.models.fetched import resolve
     from regard.training.parallel import join
 
     chosen = pick_device(device)
     join(chosen)  # selects this process's GPU
-    _, embedder = open_for("embed", model, chosen, int8)
+    _, embedder = open_for("embed", model, chosen, weights)
 
     def write(texts: list[str], place: Path) -> None:
         write_vectors(place, embedder.features(texts, **how).vectors)
@@ -125,7 +122,7 @@ def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, 
             for name, some in in_pieces(path, texts):
                 yield name, partial(write, some)
 
-    job = {"model": str(resolve(model)), "file": str(file), "text": column, "int8": int8, **how}
+    job = {"model": str(resolve(model)), "file": str(file), "text": column, "weights": weights, **how}
     write_pieces(work(), out, job, ".npy", chosen)
 
 
@@ -161,7 +158,7 @@ def similar(
     top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 5,
     vectors: Annotated[Path | None, option("FILE.npy", SAVED)] = None,
     batch: Batch = 32,
-    int8: Int8 = False,
+    weights: Weights = "fp32",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -181,7 +178,7 @@ def similar(
     blank = sum(not line.strip() for line in texts)
     if blank == len(texts):
         raise DataError(f"{in_} has no text in it")
-    _, embedder = open_for("similar", model, device, int8)
+    _, embedder = open_for("similar", model, device, weights)
     saved = saved_vectors(vectors, in_, embedder, texts, batch, ctx.obj) if vectors is not None else None
     if cut := embedder.encode([query, *(texts if saved is None else ())])[1]:
         ctx.obj.say(f"texts cut at {embedder.settings.max_length} tokens: {cut:,}")

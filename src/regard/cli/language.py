@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Device, Json, argument, flag, open_for, option, show, show_line, visible
+from regard.cli.common import SEED, Device, Json, Weights, argument, flag, open_for, option, show, show_line, visible
 from regard.cli.remote import Server
 from regard.cli.translate import OwnNoRepeat, read_stdin, typed_lines
 from regard.errors import ConfigError
@@ -34,7 +34,6 @@ NoRepeat = Annotated[
 ]
 Seed = Annotated[int, typer.Option(**SEED, help="The same seed gives the same text.")]
 Stop = Annotated[list[str] | None, option("TEXT", r"End before this text; may be repeated; \n is a line break.")]
-Int8 = Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")]
 
 
 def generate(
@@ -58,7 +57,7 @@ def generate(
     ] = 0,
     logprobs: Annotated[bool, flag("--logprobs", "With --json: the log-probability of each token.")] = False,
     stream: Annotated[bool, flag("--stream", "Show the text while it is written.")] = False,
-    int8: Int8 = False,
+    weights: Weights = "fp32",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -83,7 +82,7 @@ def generate(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, seed=seed, stop=stops(stop),
     )  # fmt: skip
-    _, writer = open_for("generate", model, device, int8)
+    _, writer = open_for("generate", model, device, weights)
     writer.report_cuts(prompts, max_tokens, ctx.obj.say)
     if stream:
         print(prompts[0], end="", flush=True)
@@ -119,7 +118,7 @@ def next_(
     lens: Annotated[
         bool, flag("--lens", "Instead: what the head would predict after each layer (the logit lens).")
     ] = False,
-    int8: Int8 = False,
+    weights: Weights = "fp32",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -140,7 +139,7 @@ def next_(
         raise ConfigError("--surprisal or --lens, not both")
     if temperature == 0:
         raise ConfigError("a temperature of 0 leaves one token, the first of the table; type a number above 0")
-    _, writer = open_for("next", model, device, int8)
+    _, writer = open_for("next", model, device, weights)
     if surprisal:
         show_surprisal(writer.surprisal(text), json)
         return
@@ -209,7 +208,7 @@ def chat(
     stop: Stop = None,
     seed: Seed = 0,
     server: Server = "",
-    int8: Int8 = False,
+    weights: Weights = "fp32",
     device: Device = "auto",
 ) -> None:
     """Talk with a model that was trained on dialogues.
@@ -222,7 +221,7 @@ def chat(
     """
     from regard.data.records import render
 
-    writer = chat_partner(model, device, int8, server)
+    writer = chat_partner(model, device, weights, server)
     if not server and not writer.tokenizer.chat_template and not writer.template:
         ctx.obj.say(
             f"warning: {model} was not trained on dialogues: it continues text, and may not answer; to teach it, type: "
@@ -245,10 +244,10 @@ def chat(
         talk.append({"role": "assistant", "content": answer})
 
 
-def chat_partner(model: str, device: str, int8: bool, server: str) -> Any:
+def chat_partner(model: str, device: str, weights: str, server: str) -> Any:
     """The model that answers `chat`: a local one, or one on a server."""
     if not server:
-        return open_for("chat", model, device, int8)[1]
+        return open_for("chat", model, device, weights)[1]
     from regard.serve.api.client import RemoteModel
 
     return RemoteModel(server, model)
@@ -263,6 +262,7 @@ def summarise(
     top_p: TopP = 1.0,
     no_repeat_ngram: OwnNoRepeat = None,
     seed: Seed = 0,
+    weights: Weights = "fp32",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -274,7 +274,7 @@ def summarise(
       regard summarise runs/s < article.txt
       regard summarise hf:facebook/bart-large-cnn < article.txt
     """
-    _, writer = open_for("summarise", model, device)
+    _, writer = open_for("summarise", model, device, weights)
     texts = list(text or ["\n".join(read_stdin())])
     how: dict[str, Any] = dict(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     how |= {} if no_repeat_ngram is None else {"no_repeat_ngram": no_repeat_ngram}

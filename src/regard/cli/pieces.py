@@ -21,11 +21,14 @@ Piece = tuple[str, Callable[[Path], None]]  # its file name without the extensio
 
 
 def predict_pieces(
-    task: Any, model: Any, folder: Path, file: Path, out: Path, options: "Options", as_json: bool, device: str
-) -> None:
+    task: Any, model: Any, folder: Path, file: Path, out: Path, options: "Options", as_json: bool, device: str,
+    weights: str,
+) -> None:  # fmt: skip
     """Write answers in files of `ROWS` rows each."""
     ending = ".jsonl" if as_json else ".txt" if task.writes_lines else ".csv"
     job = {"model": str(folder), "file": str(file), "options": options.pick(task.predict_takes)}
+    if weights != "fp32":
+        job["weights"] = weights
     write_pieces(pieces(task, model, folder, file, options, as_json), out, job, ending, device)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Device, argument, flag, option, pick_device
+from regard.cli.common import Device, Weights, argument, flag, option, pick_device
 from regard.ticks import Console
 
 MODELS = "Run or model folders, .gguf files, or names (regard model list); NAME=FOLDER gives one a name of its own."
@@ -40,7 +40,7 @@ def serve(
     max_pixels: Annotated[int, option("N", "Most pixels of an image.", default=True, min=1)] = 50_000_000,
     max_seconds: Annotated[float, option("SECONDS", "The longest recording.", default=True, min=0.1)] = 1_800.0,
     timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
-    int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
+    weights: Weights = "fp32",
     manage: Annotated[bool, flag("--manage", "Let clients load, replace and unload models.")] = False,
     log_texts: Annotated[bool, flag("--log-texts", "Log what is asked and answered, up to 16 KiB of each.")] = False,
     device: Device = "auto",
@@ -74,7 +74,7 @@ def serve(
     )
     served = named_models(models or (), follow or ())
     most = {"pixels": max_pixels, "seconds": max_seconds}
-    settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context, most=most)
+    settings = LaneSettings(device=usable(device), weights=weights, slots=slots, context=context, most=most)
     limits = RequestLimits(requests=max_requests, max_tokens=max_tokens, seconds=timeout)
     started = lambda address: print(address, flush=True)  # noqa: E731
     serve_models(served, port, started, settings, access, limits, console.quiet, log_texts)

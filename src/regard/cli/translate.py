@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Beam, Device, Json, Run, argument, flag, open_for, option, show_line
+from regard.cli.common import SEED, Beam, Device, Json, Run, Weights, argument, flag, open_for, option, show_line
 from regard.cli.evaluate import LengthPenalty
 from regard.errors import ConfigError, DataError
 from regard.ticks import Console
@@ -49,6 +49,7 @@ def translate(
         int, option("N", "Attention head of the alignment, from 1; 0 is their mean.", default=True, min=0)
     ] = 0,
     heads: Annotated[bool, flag("--heads", "Every layer and head, in the --picture or the --json.")] = False,
+    weights: Weights = "fp32",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -79,7 +80,7 @@ def translate(
         raise ConfigError("--sample gives one random translation; leave out --n-best and --prefix")
     if not sample and (temperature != 1.0 or seed):
         raise ConfigError("--temperature and --seed are for sampling; add --sample")
-    _, translator = open_for("translate", run, device)
+    _, translator = open_for("translate", run, device, weights)
     if sample:
         options: dict[str, Any] = dict(sampled=True, temperature=temperature, seed=seed)
     else:

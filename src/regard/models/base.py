@@ -33,6 +33,10 @@ class EncoderDecoder(nn.Module):
     token: nn.Embedding
     bias: Tensor | None  # of the head; only some published models have it
 
+    def __init__(self):
+        super().__init__()
+        self.stored_head: nn.Module | None = None  # … D -> … V: replaces `head` in `logits`
+
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
         """B S ids, their lengths (None: no padding anywhere), B T decoder inputs -> B T D."""
         raise NotImplementedError
@@ -42,6 +46,8 @@ class EncoderDecoder(nn.Module):
         return self.token.weight  # V D
 
     def logits(self, hidden: Tensor) -> Tensor:
+        if self.stored_head is not None:
+            return self.stored_head(hidden)
         return linear(hidden, self.head, self.bias)  # … D -> … V
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
@@ -94,7 +100,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.int8_head: nn.Module | None = None  # … D -> … V: replaces `head` in `logits`
+        self.stored_head: nn.Module | None = None  # … D -> … V: replaces `head` in `logits`
 
     def forward(self, ids: Tensor, documents: Tensor | None = None) -> Tensor:
         """B T -> B T D in one pass. Tokens with different `documents` numbers, B T, do not see each other."""
@@ -110,8 +116,8 @@ class LanguageModel(nn.Module):
         return None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        if self.int8_head is not None:
-            return self.int8_head(hidden)
+        if self.stored_head is not None:
+            return self.stored_head(hidden)
         return linear(hidden, self.head, self.bias)[..., : self.config.vocab]  # … D -> … V
 
     def lens(self, stream: Tensor) -> Tensor:

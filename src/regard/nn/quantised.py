@@ -8,14 +8,12 @@ whole row (QuaRot, Ashkboos et al. 2024).
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.nn.linear import PLAIN
 
 # AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
 # With the full 255 · 127, sums overflow silently; taking bits from w or x alone loses more accuracy than from both.
@@ -50,7 +48,7 @@ class Product:
 
     def __init__(self, whole: Tensor, scale: Tensor):  # N K int8, N
         if torch.backends.quantized.engine not in ("x86", "fbgemm"):
-            raise ConfigError("int8 needs an x86 CPU with AVX2; leave out --int8")
+            raise ConfigError("int8 needs an x86 CPU with AVX2; leave out --weights")
         zero = torch.zeros(len(scale), dtype=torch.long)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch deprecates quantised tensors
@@ -86,7 +84,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
-            raise ConfigError("a model in int8 has no gradients; leave out --int8")
+            raise ConfigError("a model in int8 has no gradients; leave out --weights")
         turned = turn(x.float(), self.H)
         scale = turned.abs().amax(-1, keepdim=True)
         y = self.product(turned.div_(scale))  # 0/0 in a row of zeros becomes some integer, then times 0
@@ -100,33 +98,3 @@ class Int8Linear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """The names of the layers quantised to int8, and the bytes of the whole model before and after."""
-
-    names: list[str]
-    before: int
-    after: int
-
-
-def quantise_(model: nn.Module) -> Report:
-    """Quantise every linear layer of `model`, and the head of a language model, to int8. Embeddings and norms stay."""
-    before = sum(p.nbytes for p in model.parameters())
-    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-    for name, linear in linears.items():
-        if type(linear).forward not in PLAIN:
-            raise ConfigError(f"{name} is a {type(linear).__name__}, not a plain linear layer; merge_(model) first")
-    small = {}
-    for name, linear in linears.items():
-        small[name] = Int8Linear.from_linear(linear.weight, linear.bias)
-        small[name].parts = list(getattr(linear, "parts", [linear.out_features]))
-        model.set_submodule(name, small[name])
-    if hasattr(model, "int8_head"):
-        lm: Any = model
-        head, bias = lm.head[: lm.config.vocab], None if lm.bias is None else lm.bias[: lm.config.vocab]
-        lm.int8_head = small["head"] = Int8Linear.from_linear(head, bias)
-    model.requires_grad_(False)
-    after = sum(p.nbytes for p in model.parameters()) + sum(m.nbytes for m in small.values())
-    return Report(list(small), before, after)

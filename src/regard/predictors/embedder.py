@@ -24,7 +24,7 @@ from regard.nn.attention import packs
 from regard.nn.linear import takes
 from regard.nn.masks import owners, pooled
 from regard.nn.packed import packed
-from regard.nn.quantised import quantise_
+from regard.nn.stored import is_stored
 from regard.predictors.base import Predictor, chunks
 from regard.predictors.nearest import Nearest
 from regard.ticks import tick
@@ -102,21 +102,19 @@ class Embedder(Predictor):
         model: Bert,
         tokenizer: EncoderTokenizer,
         device: str = "cpu",
-        int8: bool = False,
         settings: Sentences = Sentences(),  # noqa: B008 - frozen
     ):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
         longest = model.config.max_length
         self.settings = replace(settings, max_length=min(settings.max_length or longest, longest))
-        if int8:
-            quantise_(self.model)
-        self.small, self.packs = int8, packs(self.device)
+        self.packs = packs(self.device)
 
     @cached_property
     def reader(self) -> Bert:
         """The model for inference: on a CPU, a copy with packed weights."""
-        return packed(self.model) if not self.small and takes(self.model.token.weight) else self.model
+        plain = takes(self.model.token.weight) and not is_stored(self.model)
+        return packed(self.model) if plain else self.model
 
     # -- vectors --------------------------------------------------------------------------------------------------
 
@@ -243,8 +241,8 @@ class Embedder(Predictor):
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that transformers' AutoModel and sentence-transformers load; it must be new or empty."""
-        if self.small:
-            raise ConfigError("a model in int8 cannot be saved; load it again without int8")
+        if is_stored(self.model):
+            raise ConfigError("a model with fp16 or int8 weights cannot be saved; load it again with weights fp32")
         folder, settings, width = Path(folder), self.settings, self.model.config.width
         about = {"format_version": FORMAT_VERSION, "task": "embed"}
         card = CARD.format(name=folder.name, width=width, pooling=settings.pooling, longest=settings.max_length)

@@ -17,7 +17,6 @@ from regard.generate.prompted import best
 from regard.generate.sampling import narrowed
 from regard.generate.text import Written, stream, write
 from regard.models.base import LanguageModel
-from regard.nn.quantised import quantise_
 from regard.nn.taps import watch
 from regard.predictors.base import Predictor, chunks
 
@@ -58,15 +57,12 @@ class Writer(Predictor):
         model: LanguageModel,
         tokenizer: TextTokenizer,
         device: str = "cpu",
-        int8: bool = False,
         template: str = "",
     ):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.template = template  # the prompt of an instruction-tuned model, such as "Summarise: {prompt}"
         self.device = torch.device(device)
-        if int8:
-            quantise_(self.model)
         self.engine = Engine(self.model, tokenizer.ends)
 
     # -- writing --------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Audio(ClassesOfSamples):
         pictures, lengths = torch.zeros(run.batch, run.data.mels, frames), torch.full((run.batch,), frames)
         return Samples((pictures, lengths), torch.zeros(run.batch, dtype=torch.long), np.arange(run.batch))
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors import AudioClassifier
 
         return AudioClassifier(model, device)

@@ -329,7 +329,7 @@ class Task(Scored, Served):
 
         return model_type(config) in {*self.uses, *(arch.model for arch in self.archs.values())}
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> "Predictor":
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> "Predictor":
         """The object that answers; `about` is the folder's regard.json."""
         raise NotImplementedError
 

@@ -182,7 +182,7 @@ class Caption(Task):
 
         return model_type(config) in self.starts
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.captions import load_pieces
         from regard.data.framing import read_framing
         from regard.predictors import ImageCaptioner

@@ -239,7 +239,7 @@ class Classify(Classes, Labels):
         """`--arch mlp` reads rows of numbers and categories, not texts."""
         return Table() if arch in Table.archs else self
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Classifier
 

@@ -57,12 +57,12 @@ class Embed(Task):
 
         return isinstance(config, BertConfig) and config.head not in (*MASKED, *LABELLED)
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.models.published.sentence import Sentences
         from regard.predictors import Embedder
 
-        return Embedder(model, load(folder), device, int8, Sentences.load(folder))
+        return Embedder(model, load(folder), device, Sentences.load(folder))
 
     def finetune_run(self, start: Path, data: AlikeConfig, device: str, lora: int) -> "Run":
         from regard.models.published import read_config

@@ -146,7 +146,7 @@ class Forecast(Task):
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
         return {"name": run.data.name} | {name: getattr(run.data, name) for name in READING}
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors import ForecastPredictor
 
         return ForecastPredictor(model, device, group(about, "data"))

@@ -148,7 +148,7 @@ class Image(ClassesOfSamples):
     def serves(self, config: Any) -> bool:
         return super().serves(config) and len(config.shape) == 3
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors import ImageClassifier
 
         return ImageClassifier(model, device, folder)

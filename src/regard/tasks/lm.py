@@ -190,11 +190,11 @@ class LanguageModelling(Task):
     def write_files(self, folder: Path, run: "Run", data: "PreparedText") -> None:
         data.tokenizer.save(folder, max_length=block_length(run))
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Writer
 
-        return Writer(model, load(folder), device, int8, str(about.get("template", "")))
+        return Writer(model, load(folder), device, str(about.get("template", "")))
 
     def to_json(self, answer: Any) -> Any:
         return {"text": answer.text, "finish": answer.finish}

@@ -5,34 +5,41 @@ from typing import Any
 
 from regard.checkpoint import check_format
 from regard.config import no_run
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import read_json_if_any
 from regard.models.fetched import resolve
 from regard.models.published import load_model
 from regard.models.registry import model_type
+from regard.nn.stored import check_weights, store_
 from regard.tasks.base import Task
 from regard.tasks.registry import TASKS
 from regard.tasks.use import pick_device
 
 
-def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Any:
+def load(path: str | Path, device: str = "cpu", weights: str = "fp32", *, int8: bool = False) -> Any:
     """The predictor for a run or model folder, a GGUF file, or a name from `regard model list`; call it with inputs.
 
-    `device` is cpu, cuda, cuda:N or auto; `int8` runs encoders and language models in 8 bits on a CPU.
+    `device` is cpu, cuda, cuda:N or auto. `weights` is how a CPU stores them: "fp32", "fp16" or "int8", which
+    `int8=True` also chooses.
     """
-    return open_model(path, pick_device(device), int8)[1]
+    return open_model(path, pick_device(device), "int8" if int8 else weights)[1]
 
 
-def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: str = "") -> tuple[Task, Any]:
+def open_model(path: str | Path, device: str = "cpu", weights: str = "fp32", verb: str = "") -> tuple[Task, Any]:
     """The task of a model, and its predictor; of several tasks, one that `regard VERB` uses."""
+    check_weights(weights)
+    if weights != "fp32" and device != "cpu":
+        raise ConfigError(f"weights in {weights} are for CPUs, the device is {device}; type --device cpu")
     folder = resolve(path)
     if not (folder / "config.json").is_file():
         raise no_run(folder)
     about = read_about(folder)
     model: Any = load_model(folder)
     task = task_of(model.config, about, folder, verb)
+    if weights != "fp32":
+        store_(model, weights)
     try:
-        predictor = task.predictor(model, folder, about, device, int8)
+        predictor = task.predictor(model, folder, about, device)
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of the wrong type
         what = f"its settings are not those of a model for {task.name}"
         raise CheckpointError(f"{folder}: {what} ({type(e).__name__}: {e})") from e

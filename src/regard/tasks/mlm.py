@@ -153,12 +153,12 @@ class MaskedLanguageModelling(Task):
 
         return super().serves(config) and config.head in MASKED
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.models.published.sentence import Sentences
         from regard.predictors import Filler
 
-        return Filler(model, load(folder), device, int8, Sentences.load(folder))
+        return Filler(model, load(folder), device, Sentences.load(folder))
 
     def text(self, answer: Any) -> str:
         tables = []
@@ -223,11 +223,11 @@ class Infill(MaskedLanguageModelling):
     def serves(self, config: Any) -> bool:
         return Task.serves(self, config)
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Infiller
 
-        return Infiller(model, load(folder), device, int8)
+        return Infiller(model, load(folder), device)
 
 
 def sentence_contents(text: "SentenceIds") -> list[bytes]:

@@ -93,8 +93,8 @@ class MultiLabelled(Classes):
         targets, logits = self.objective(run, data).outputs(model, batches)
         return {"thresholds": best_thresholds(targets.numpy(), logits.sigmoid().numpy())}
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        predictor: Any = super().predictor(model, folder, about, device, int8)
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
+        predictor: Any = super().predictor(model, folder, about, device)
         predictor.output = LabelSetOutput(predictor.labels, about["calibration"]["thresholds"])
         return predictor
 

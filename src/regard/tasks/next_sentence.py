@@ -21,7 +21,7 @@ class NextSentence(Pair):
     def serves(self, config: Any) -> bool:
         return getattr(config, "head", "") == "pretraining"
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import NextSentencePredictor
 

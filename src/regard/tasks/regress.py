@@ -121,8 +121,8 @@ class Regression(Classes):
         mean, std = self.spread(data)
         return {"mean": mean, "std": std}
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        predictor: Any = super().predictor(model, folder, about, device, int8)
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
+        predictor: Any = super().predictor(model, folder, about, device)
         predictor.output, predictor.family = NumberOutput(**about["calibration"]), self.family
         return predictor
 

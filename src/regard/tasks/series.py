@@ -151,7 +151,7 @@ class FillSeries(Task):
     def serves(self, config: Any) -> bool:
         return super().serves(config) and bool(config.labels) == self.labelled
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         way = f"regard finetune {folder} series --data …"
         raise CheckpointError(f"{folder} fills in hidden values; for classes: {way}")
 
@@ -208,7 +208,7 @@ class Series(Classes, FillSeries):
         values = {"nearest neighbours by summary": scores.nearest, "majority class": scores.majority}
         return [Baseline(name, "accuracy", value) for name, value in values.items()]
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors import SeriesClassifier
 
         return SeriesClassifier(model, device, group(about, "data"))

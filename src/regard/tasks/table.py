@@ -101,7 +101,7 @@ class Table(ClassesOfSamples):
     def serves(self, config: Any) -> bool:
         return super().serves(config) and len(config.shape) == 1
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors import TableClassifier
 
         return TableClassifier(model, folder, device)

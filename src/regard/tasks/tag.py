@@ -67,7 +67,7 @@ class Tag(Labels):
 
         return scores
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Tagger
 

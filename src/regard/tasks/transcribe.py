@@ -58,7 +58,7 @@ class Transcribe(Task):
 
         return isinstance(config, WhisperConfig)
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Transcriber
 

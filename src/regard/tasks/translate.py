@@ -220,7 +220,7 @@ class Translate(Task):
     def named(self, data: PairsConfig) -> str:
         return data.name or f"{Path(data.source).name} → {Path(data.target).name}"
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Translator
 

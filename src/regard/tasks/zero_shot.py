@@ -25,7 +25,7 @@ class ZeroShot(Classes):
 
         return model_type(config) == "clip"
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str) -> Any:
         from regard.predictors.zero_shot import ZeroShotClassifier
 
         return ZeroShotClassifier(model, folder, device)

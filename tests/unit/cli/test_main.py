@@ -6,6 +6,12 @@ import sys
 import pytest
 
 from regard.cli import main
+from regard.cli.common import older_spellings
+
+
+def test_older_spellings_are_read_up_to_the_text():
+    typed = ["generate", "--int8", "runs/x", "--int8=1", "--", "--int8"]
+    assert older_spellings(typed) == ["generate", "--weights=int8", "runs/x", "--int8=1", "--", "--int8"]
 
 
 class CtrlC:

@@ -9,7 +9,7 @@ from regard.nn.blocks import FeedForward, PostNormEncoderLayer
 from regard.nn.linear import Linear, takes
 from regard.nn.masks import Everything, Lengths
 from regard.nn.packed import PackedLinear, pack_, packed
-from regard.nn.quantised import quantise_
+from regard.nn.stored import store_
 
 close = torch.testing.assert_close
 pytestmark = pytest.mark.skipif(not takes(torch.ones(1, 1)), reason="this torch has no oneDNN")
@@ -40,7 +40,7 @@ def test_a_packed_layer_is_the_plain_one(shake, activation):
 
 def test_a_model_in_int8_stays_as_it_is(shake):
     layer = shake(PostNormEncoderLayer(24, 4, 40, 0.1, "gelu"), 2.0).eval()
-    quantise_(layer)
+    store_(layer, "int8")
     x, mask = torch.randn(3, 7, 24), Lengths(torch.tensor([7, 2, 5]), 7)
     with torch.inference_mode():
         before = layer(x, mask)

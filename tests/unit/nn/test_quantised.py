@@ -1,7 +1,5 @@
 """Int8 beside whole-number arithmetic, beside torch's own dynamic quantisation, and a row beside itself in company."""
 
-import copy
-
 import pytest
 import scipy.linalg
 import torch
@@ -9,18 +7,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models import GPTConfig, LlamaConfig, RecurrentLMConfig, build
 from regard.nn import quantised
-from regard.nn.linear import FusedLinear
-from regard.nn.lora import add_lora_, merge_
-from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, hadamard, quantise_, turn
+from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, hadamard, turn
 
 close = torch.testing.assert_close
 
 pytestmark = pytest.mark.skipif(torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="for x86 only")
-GPT = GPTConfig(vocab=101, width=64, heads=4, ffn=256, layers=3, context=32)
-LLAMA = LlamaConfig(vocab=101, width=64, heads=4, kv_heads=2, head_width=16, ffn=96, layers=2, context=32, tied=False)
-LSTM = RecurrentLMConfig(vocab=101, embedding=32, width=64)
 
 
 def stand_out(x: torch.Tensor) -> torch.Tensor:
@@ -147,76 +139,6 @@ def test_it_refuses_to_be_differentiated():
         ours(torch.randn(2, 8, requires_grad=True))
     with torch.no_grad():
         assert ours(torch.randn(2, 8, requires_grad=True)).shape == (2, 3)
-
-
-# the model
-
-
-@pytest.fixture
-def model(request, shake):
-    """One whose next words are neither certain nor all alike."""
-    model = shake(build(request.param), 4.0).eval()
-    nn.init.normal_(model.token.weight[: model.config.vocab], std=0.5)
-    return model
-
-
-every_model = pytest.mark.parametrize("model", [GPT, LLAMA, LSTM], ids=["gpt", "llama", "lstm"], indirect=True)
-
-
-@every_model
-@torch.no_grad()
-def test_a_model_in_int8_says_nearly_the_same(model):
-    ids = torch.randint(0, model.config.vocab, (3, 16))
-    expected, words = model.logits(model(ids)), model.token.weight.clone()
-    quantise_(model)
-    got = model.logits(model(ids))
-    assert got.shape == expected.shape  # only words that exist
-    assert 0 < error(got, expected) < 0.05
-    torch.testing.assert_close(model.logits(model(ids)[0, 0]), got[0, 0])  # of one vector, as for the next word
-    assert torch.equal(model.token.weight, words)
-    state = model.begin(3, 16)
-    steps = torch.cat([model.read(one, state) for one in ids.split(1, 1)], 1)
-    assert error(model.logits(steps), got) < 0.01  # rounding may turn on the last bit of an attention
-
-
-@every_model
-def test_the_report_names_what_changed_and_counts_bytes(model):
-    linears = [name for name, m in model.named_modules() if isinstance(m, nn.Linear)]
-    size = sum(p.numel() for p in model.parameters())
-    report = quantise_(model)
-    assert report.names == [*linears, "head"]
-    assert not any(isinstance(m, nn.Linear) for m in model.modules())
-    assert report.before == 4 * size
-    small = [m for m in model.modules() if isinstance(m, Int8Linear)]
-    whole = sum(m.in_features * m.out_features for m in small)
-    kept = sum(4 * p.numel() for p in model.parameters())
-    assert kept + whole < report.after < kept + 1.25 * whole
-    assert not any(p.requires_grad for p in model.parameters())
-
-
-@pytest.mark.parametrize("model", [GPT], indirect=True)
-@torch.no_grad()
-def test_a_copy_of_an_int8_model_is_one(model):
-    quantise_(model)
-    ids = torch.randint(0, 101, (2, 5))
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin.logits(twin(ids)), model.logits(model(ids)))
-
-
-def test_a_fused_map_keeps_its_parts():
-    model = nn.Sequential(FusedLinear(8, [4, 2, 2]), nn.Linear(8, 3))
-    quantise_(model)
-    assert [m.parts for m in model] == [[4, 2, 2], [3]]
-
-
-@pytest.mark.parametrize("model", [GPT], indirect=True)
-def test_low_rank_maps_are_not_forgotten(model):
-    add_lora_(model, rank=2, alpha=4.0)
-    with pytest.raises(ConfigError, match=r"attention\.qkv is a LoraLinear.*merge_"):
-        quantise_(model)
-    assert model.int8_head is None  # nothing was done by halves
-    merge_(model)
-    assert len(quantise_(model).names) == 13
 
 
 def test_other_machines_are_told(monkeypatch):

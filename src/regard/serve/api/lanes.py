@@ -39,7 +39,7 @@ class LaneSettings:
     """How a model is opened."""
 
     device: str = "cpu"  # auto: a GPU if there is one
-    int8: bool = False
+    weights: str = "fp32"  # how a CPU stores them
     slots: int = 16  # sequences decoded together
     context: int = 0  # tokens of prompt and answer together; 0: as many as the model can
     most: Mapping[str, float] = field(default_factory=dict)  # limits of one input, by unit: pixels, seconds
@@ -381,7 +381,7 @@ def open_lane(path: str, settings: LaneSettings, send: Send) -> Lane:
     from regard.tasks.load import open_model
     from regard.tasks.use import pick_device
 
-    task, predictor = open_model(path, pick_device(settings.device), settings.int8)
+    task, predictor = open_model(path, pick_device(settings.device), settings.weights)
     if task.writes:
         return WritingLane(task, predictor, send, settings)
     return AnsweringLane(task, predictor, send, settings.most)

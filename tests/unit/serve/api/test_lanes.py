@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from regard.nn.stored import is_stored
 from regard.serve.api import lanes, traffic
 from regard.serve.api.lanes import LaneSettings, open_lane
 
@@ -43,6 +44,12 @@ def run_until(lane, sent, ids: set[int]) -> dict[int, dict]:
 
 def ask(id: int, inputs: list, **options) -> dict:
     return {"do": "predict", "id": id, "inputs": inputs, "options": options}
+
+
+@pytest.mark.parametrize("name", ["gpt", "classifier"])
+def test_weights_are_stored_as_the_settings_say(opened, name):
+    assert not is_stored(opened(name)[0].predictor.model)
+    assert is_stored(opened(name, weights="fp16")[0].predictor.model)
 
 
 def test_requests_that_come_together_are_answered_together(opened):
