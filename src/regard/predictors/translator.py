@@ -130,7 +130,9 @@ class Translator(Predictor):
         if not math.isfinite(length_penalty):
             raise ConfigError(f"length_penalty must be a number, 0 for none, got {length_penalty}")
         marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
-        search = Search(beams=beam, alpha=length_penalty, no_repeat_ngram=self.ngram(no_repeat_ngram), **marks)
+        search = Search(
+            beams=beam, alpha=length_penalty, no_repeat_ngram=self.ngram(no_repeat_ngram), wanted=n_best, **marks
+        )
         forced = self.encode_targets([prefix] * len(texts) if isinstance(prefix, str) else prefix or [""] * len(texts))
         results: list[list[Hypothesis]] = [[] for _ in texts]
         for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):

@@ -1,10 +1,12 @@
 """Beam search against everything a toy can say, against a plain beam search, and against its own batch."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.generate.search import Search, beam_search, best_of, search_fixed
+from regard.generate.search import Beam, Search, beam_search, best_of, search_fixed
 from regard.models import build
 from regard.models.transformer import TransformerConfig
 from regard.predictors import Translator
@@ -84,6 +86,33 @@ def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams, ngram):
         scores = [s for s in hypotheses.scores[b].tolist() if s > -float("inf")]
         assert scores == pytest.approx([w[0] for w in expected], abs=1e-4)
         assert as_lists(hypotheses, b)[: len(expected)] == [w[1] for w in expected]
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 3.0])
+@pytest.mark.parametrize("wanted", [1, 2, 5])
+def test_ending_early_loses_none_of_the_wanted(model, batch, alpha, wanted):
+    whole, short = (
+        beam_search(model, batch.source, batch.lengths, torch.full((3,), 9), how)
+        for how in (Search(beams=5, alpha=alpha, eos=EOS, pad=PAD, wanted=n) for n in (0, wanted))
+    )
+    for b in range(3):
+        assert as_lists(short, b)[:wanted] == as_lists(whole, b)[:wanted]
+    assert torch.equal(short.scores[:, :wanted], whole.scores[:, :wanted])
+
+
+def test_a_search_ends_when_nothing_can_be_better():
+    """The best ending has a score of -1; whatever is alive has lost more than the penalty can give back."""
+    beam = Beam(Search(beams=2, alpha=1.0, eos=EOS, pad=PAD, wanted=1), torch.tensor([7, 7, 7]), 7, None)
+    beam.finished_scores[:, 0] = -1.0
+    words = torch.tensor([[-1.9, -5.0], [-2.1, -5.0], [-4.0, -5.0]])  # penalty(7) is 2
+    logits = torch.full((3, 1, 6), -1e9)
+    logits[:, 0, 1:3] = words
+    logits[:, 0, 3] = (1 - words.exp().sum(1)).log()  # the rest of the probability: alive at first, then taken out
+    beam.scores[:] = 0.0
+    beam.search = replace(beam.search, never=(3,))
+    beam.never = torch.tensor([3])
+    beam.advance(logits)
+    assert beam.done.tolist() == [False, True, True]
 
 
 @torch.no_grad()
