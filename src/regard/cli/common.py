@@ -92,7 +92,7 @@ Device = Annotated[str, option("NAME", "auto, cpu, cuda or cuda:N.", default=Tru
 WEIGHTS = (
     "How a CPU stores the weights. fp16 takes half the memory and is faster for one text at a time; results agree to "
     "about 3 digits (minilm's vectors: cosine 0.999999). int8, also spelt --int8, takes a quarter, is faster for "
-    "batches, and less exact (cosine 0.997)."
+    "batches, and less exact (cosine 0.995 at worst)."
 )
 Weights = Annotated[str, option("KIND", WEIGHTS, default=True)]
 Json = Annotated[bool, flag("--json", "Print JSON for programs.")]

@@ -29,7 +29,7 @@ from regard.words import table
 
 Batch = Annotated[int, option("N", "Texts per batch; changes only the speed.", default=True, min=1)]
 SAVED = "The vectors of FILE, as `regard embed` writes them; computed and written here if there are none yet."
-ALIKE = 0.98  # least cosine of a text's vector to the saved one; in int8 it is 0.997
+ALIKE = 0.98  # least cosine of a text's vector to the saved one; in int8 it is 0.995
 COLUMN = "For a table: the column of the texts, by name or number."
 Column = Annotated[str, option("COLUMN", COLUMN, "--text", default="text, review, … or the first")]
 

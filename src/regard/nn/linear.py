@@ -26,8 +26,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b, … K -> … N.
 
     Decoding multiplies one row, or a few, by every matrix of the model; there oneDNN reads W about twice as fast as
-    MKL, torch's default. Many rows it multiplies 1.1 times as fast, and with AVX-512 on an AMD CPU, where MKL does not
-    use it, 2.3 times.
+    MKL, torch's default. Many rows it multiplies 1.1 times as fast with AVX2, and 2.3 times on an AMD CPU with AVX-512.
     """
     if takes8(weight):
         return linear8(x, weight, bias)
