@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.fp8 import linear8, takes8
-from regard.nn.products import fast_linear, takes_fast
+from regard.nn.products import ROWS, fast_linear, in_blocks, takes_fast
 
 # Below this, looking up oneDNN's kernel costs more than it gains.
 LARGE = 1 << 18  # elements of W, which few rows of x wait for
@@ -38,7 +38,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(x, weight, bias)
     if weight.numel() < LARGE and x.numel() * len(weight) < WORK:
         return F.linear(x, weight, bias)
-    return OPS._linear_pointwise(x, weight, bias, "none", [], "none")
+    return by_onednn(x, weight, bias)
+
+
+def by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    """x Wᵀ + b, … K -> … N, of a matrix that may be packed.
+
+    Many rows are filled up to blocks: oneDNN makes a kernel for each number of rows, and batches of all sizes would
+    take gigabytes.
+    """
+    rows = x.numel() // max(1, x.size(-1))
+    if rows <= ROWS or rows % ROWS == 0:
+        return OPS._linear_pointwise(x, weight, bias, then, [], "none")
+    y = OPS._linear_pointwise(in_blocks(x.flatten(0, -2)), weight, bias, then, [], "none")
+    return y[:rows].view(*x.shape[:-1], -1)
 
 
 class Linear(nn.Linear):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from regard.nn.blocks import FeedForward
-from regard.nn.linear import OPS, PLAIN
+from regard.nn.linear import OPS, PLAIN, by_onednn
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -21,7 +21,7 @@ class PackedLinear(nn.Module):
         self.weight: Any = OPS._reorder_linear_weight(linear.weight.detach().contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
-        return OPS._linear_pointwise(x, self.weight, self.bias, self.then, [], "none")
+        return by_onednn(x, self.weight, self.bias, self.then)
 
 
 def packed(model: M) -> M:

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.nn.linear import LARGE, ONEDNN, OPS, WORK, Linear, linear
+from regard.nn.packed import PackedLinear
 
 WIDTH, OUT = 520, 512  # just large enough
 close = torch.testing.assert_close
@@ -41,6 +42,17 @@ def test_many_rows_go_to_onednn_and_give_the_same(calls):
         assert calls == [x.shape] and x.numel() * 128 == WORK
         map(x[:-1])
     assert len(calls) == 1
+
+
+@pytest.mark.skipif(not ONEDNN, reason="this torch has no oneDNN")
+@pytest.mark.parametrize("shape", [(65, 256), (3, 50, 256), (128, 256)], ids=str)
+def test_many_rows_are_filled_up_to_blocks_of_64(calls, shape):
+    x, map = torch.randn(shape), Linear(256, 300)
+    layers = map, PackedLinear(map)
+    with torch.inference_mode():
+        for layer in layers:
+            close(layer(x), F.linear(x, map.weight, map.bias), rtol=1e-4, atol=1e-5)
+    assert len(calls) == 2 and all(call.numel() // 256 % 64 == 0 for call in calls)
 
 
 def test_all_else_is_torchs(calls):
