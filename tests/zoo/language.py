@@ -22,7 +22,7 @@ LANGUAGE = [
     ),
     *bugs(
         "nn.linear",
-        ("oneDNN forgets the bias", "linear", "(x, weight, bias, ", "(x, weight, None, ", "unit/nn/test_linear.py"),
+        ("oneDNN forgets the bias", "by_onednn", "(x, weight, bias, ", "(x, weight, None, ", "unit/nn/test_linear.py"),
         ("gradients are asked of oneDNN", "linear", "torch.is_grad_enabled() or ", "", "unit/nn/test_linear.py"),
     ),
     *bugs(
