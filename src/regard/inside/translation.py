@@ -104,7 +104,7 @@ def search(
     while not bool(beam.done):
         check()
         hidden = translator.model.step(beam.last(), state)
-        state.reorder(beam.advance(translator.model.logits(hidden)))
+        state.reorder(beam.advance(translator.model, hidden))
     scores, lengths = beam.finished_scores[0].tolist(), beam.finished_lengths[0].tolist()
     ranked = zip(scores, beam.finished[0].tolist(), lengths, strict=True)
     return [(score, row[:length]) for score, row, length in ranked if score > -torch.inf], beam.steps

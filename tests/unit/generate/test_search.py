@@ -1,17 +1,26 @@
 """Beam search against everything a toy can say, against a plain beam search, and against its own batch."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.generate.search import Beam, Search, beam_search, best_of, search_fixed
+from regard.generate import search
+from regard.generate.search import Beam, Search, beam_search, search_fixed
+from regard.generate.topk import best_of
 from regard.models import build
 from regard.models.transformer import TransformerConfig
 from regard.predictors import Translator
 
 EOS, PAD = 0, 5
+
+
+@pytest.fixture(params=[search.CACHED, 1], ids=["at once", "one sentence at a time"])
+def cached(request, monkeypatch):
+    """Logits computed at a time."""
+    monkeypatch.setattr(search, "CACHED", request.param)
 
 
 def penalty(length, alpha):
@@ -77,7 +86,7 @@ def plain_beam_search(model, source, limit, beams, alpha, ngram=0):
 
 
 @pytest.mark.parametrize(("beams", "ngram"), [(1, 0), (2, 0), (3, 0), (5, 0), (1, 1), (3, 2)])
-def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams, ngram):
+def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams, ngram, cached):
     limits = torch.tensor([8, 6, 3])
     search = Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD, no_repeat_ngram=ngram)
     hypotheses = beam_search(model, batch.source, batch.lengths, limits, search)
@@ -111,7 +120,8 @@ def test_a_search_ends_when_nothing_can_be_better():
     beam.scores[:] = 0.0
     beam.search = replace(beam.search, never=(3,))
     beam.never = torch.tensor([3])
-    beam.advance(logits)
+    model = SimpleNamespace(config=SimpleNamespace(vocab=6), logits=lambda hidden: hidden)
+    beam.advance(model, logits)
     assert beam.done.tolist() == [False, True, True]
 
 
@@ -182,7 +192,7 @@ def test_a_least_length_is_kept(model, batch):
     assert hypotheses.scores.isfinite().all() and (hypotheses.lengths > 4).all()
 
 
-def test_a_prefix_is_forced_and_the_rest_is_searched(model, batch, everything):
+def test_a_prefix_is_forced_and_the_rest_is_searched(model, batch, everything, cached):
     """Prefixes of different lengths; one sentence is free. Against enumeration of what may follow."""
     begins = [(4, 4), (), (2,)]
     prefix = torch.tensor([[4, 4], [PAD, PAD], [2, PAD]])
