@@ -1,5 +1,5 @@
 """Linear layers by the fastest product: torch's; `nn.fp8`'s when training in fp8; on a CPU oneDNN's, without gradients
-where W or the product is large, with them where `nn.products` says so."""
+where W or the product is large, with gradients where `nn.products` finds it faster."""
 
 import torch
 import torch.nn.functional as F

@@ -83,13 +83,13 @@ class Log:
         self.track(lambda tracker: tracker.close())
 
     def track(self, act: Callable[[Tracker], None]) -> None:
-        """Let each tracker act. One that fails, say because its server is down, is left out from then on."""
+        """Let each tracker act. A tracker that fails, for example because its server is down, is dropped."""
         for tracker in list(self.trackers):
             try:
                 act(tracker)
             except Exception as e:
                 self.trackers.remove(tracker)
-                self.warn(f"{type(tracker).__name__} failed and is no longer used: {type(e).__name__}: {e}")
+                self.warn(f"{type(tracker).__name__} failed; logging to it has stopped: {type(e).__name__}: {e}")
 
 
 class NoLog(Log):

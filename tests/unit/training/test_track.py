@@ -68,5 +68,8 @@ def test_a_failing_tracker_is_reported_and_the_run_goes_on(tmp_path, capsys):
     log({"step": 1, "loss": 1.0})
     log({"step": 2, "loss": 0.5})
     log.close()
-    assert Down.calls == 1 and capsys.readouterr().err.count("Down failed and is no longer used: ConnectionError") == 1
+    assert (
+        Down.calls == 1
+        and capsys.readouterr().err.count("Down failed; logging to it has stopped: ConnectionError") == 1
+    )
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2

@@ -29,14 +29,14 @@ async def read_form(request: Request) -> tuple[dict[str, Any], list[dict[str, st
         async with request.form(max_files=FILES, max_fields=FIELDS) as form:
             for name, value in form.multi_items():
                 if isinstance(value, UploadFile) and name != FILE:
-                    raise APIError(400, f"{name} is a file; a form has its files as {FILE}", name)
+                    raise APIError(400, f"{name} is a file; expected files under the name {FILE}", name)
                 if name == FILE and not isinstance(value, UploadFile):
                     raise APIError(400, f"{FILE} is a text; expected a file: curl -F {FILE}=@NAME", FILE)
                 if isinstance(value, UploadFile):
                     data = base64.b64encode(await value.read()).decode()
                     files.append({"file": data, "name": value.filename or ""})
                 elif name in fields:
-                    raise APIError(400, f"{name} is there twice; expected it once", name)
+                    raise APIError(400, f"{name} appears twice; expected it once", name)
                 else:
                     fields[name] = value
     except HTTPException as e:

@@ -76,7 +76,7 @@ def test_what_is_no_recording_is_refused(client, http, clip):
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
-        ({"model": ["whisper", "gpt"]}, "model", "model is there twice; expected it once"),
+        ({"model": ["whisper", "gpt"]}, "model", "model appears twice; expected it once"),
         ({"model": "whisper", "timestamp_granularities[]": "word"}, "timestamp_granularities[]", "is not supported"),
         ({"model": "whisper", "temperature": "0.5"}, "temperature", "temperature is not supported by this server"),
         ({"model": "whisper", "languag": "en"}, "languag", "did you mean 'language'?"),
@@ -102,7 +102,7 @@ def test_files_of_a_form_have_one_name(http, clip):
         assert answer.status_code == 400
         assert message.startswith(
             (
-                "sound is a file; a form has its files as file",
+                "sound is a file; expected files under the name file",
                 "the inputs of a form are its files",
                 "the field options is",
             )
