@@ -42,7 +42,7 @@ def serve(
     timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
     weights: Weights = "fp32",
     manage: Annotated[bool, flag("--manage", "Let clients load, replace and unload models.")] = False,
-    log_texts: Annotated[bool, flag("--log-texts", "Log what is asked and answered, up to 16 KiB of each.")] = False,
+    log_texts: Annotated[bool, flag("--log-texts", "Log requests and answers too, up to 16 KiB of each.")] = False,
     device: Device = "auto",
 ) -> None:
     """Serve models over HTTP, with OpenAI's API.

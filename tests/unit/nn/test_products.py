@@ -1,4 +1,4 @@
-"""oneDNN's products are those of float64, values and gradients, and are asked for only where they are faster."""
+"""oneDNN's products are those of float64, values and gradients, and are used only where they are faster."""
 
 import pytest
 import torch
