@@ -16,7 +16,8 @@ from regard.models.bert import BertConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
-from regard.objectives.translate import ConsistentTranslate, TranslateLoss
+from regard.objectives.regularised import Regularised
+from regard.objectives.translate import TranslateLoss
 from regard.training.placement import DEEP, checkpoint_blocks, compile_loss
 
 PAD = 22
@@ -50,7 +51,9 @@ def compare(model, task, batches) -> None:
 
 
 @compiles
-@pytest.mark.parametrize("task", [TranslateLoss(0.1), ConsistentTranslate(0.1, 5.0)], ids=["plain", "consistent"])
+@pytest.mark.parametrize(
+    "task", [TranslateLoss(0.1), Regularised(TranslateLoss(0.1), 5.0)], ids=["plain", "consistent"]
+)
 def test_compiled_equals_eager(task):
     model = build(
         TransformerConfig(vocab=23, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, dropout=0.0)

@@ -6,6 +6,7 @@ CONTRACT = "contract/test_translators.py"
 MARIAN = "reference/test_marian.py"
 BY_HAND = f"{CONTRACT}::test_the_loss_is_the_one_worked_out_by_hand"
 CONSISTENT = f"{CONTRACT}::test_consistency_loss_is_plain_when_both_passes_agree"
+TAUGHT = "unit/objectives/test_regularised.py"
 SAMPLING, SEARCH = "unit/generate/test_sampling.py", "unit/generate/test_search.py"
 ENUMERATION = f"{SEARCH}::test_a_wide_beam_finds_what_enumeration_finds"
 
@@ -90,20 +91,34 @@ PIPELINE = [
         ),
     ),
     *bugs(
-        "objectives.translate",
+        "objectives.regularised",
         (
             "R-Drop without its divergence",
-            "ConsistentTranslate.device_loss",
-            "* (p - q)).sum()",
-            "* (p - q)).sum() * 0",
+            "Regularised.device_loss",
+            "* (p - q)).sum(-1)",
+            "* (p - q)).sum(-1) * 0",
             CONSISTENT,
         ),
         (
             "both losses of R-Drop are counted in full",
-            "ConsistentTranslate.device_loss",
-            "return 0.5 * (words",
-            "return (words",
+            "Regularised.device_loss",
+            "return loss / passes",
+            "return loss",
             CONSISTENT,
+        ),
+        (
+            "teachers are summed instead of averaged",
+            "Regularised.taught",
+            "return mean / len(self.teachers)",
+            "return mean",
+            TAUGHT,
+        ),
+        (
+            "targets that do not count are learned from teachers",
+            "Regularised.device_loss",
+            "self.share * (apart * counts).sum()",
+            "self.share * apart.sum()",
+            TAUGHT,
         ),
     ),
     *bugs(

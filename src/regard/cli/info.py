@@ -9,7 +9,7 @@ from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import count, metric_name, table
 
 SHOWN = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
-        "precision", "smoothing", "consistency")  # fmt: skip
+        "precision", "smoothing", "consistency", "teachers")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
 HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on besides the data

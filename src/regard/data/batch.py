@@ -97,6 +97,10 @@ class Batch:
 
         return self._changed("per_row", cut)
 
+    def twice(self) -> Self:
+        """The batch followed by itself: one pass, two samples of dropout."""
+        return self._changed("per_row", lambda x, _: (torch.cat if isinstance(x, Tensor) else np.concatenate)([x, x]))
+
     def _changed(self, which: str, change: Callable[[Any, int | None], Any]) -> Self:
         """A copy with `change` applied to the tensors and arrays of all fields described as `which`."""
         new = {}
@@ -150,10 +154,6 @@ class Pairs(Batch):
         Computed on the host, so that the device is not synchronised.
         """
         return true_places(np.arange(self.target.size(1)) < self.host_lengths[:, 1:], self.target.device)
-
-    def twice(self) -> "Pairs":
-        """The batch followed by itself: one pass, two samples of dropout."""
-        return self._changed("per_row", lambda x, _: (torch.cat if isinstance(x, Tensor) else np.concatenate)([x, x]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,22 @@ class Objective:
         """The training loss summed over the batch's targets."""
         raise NotImplementedError
 
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        """The arguments of `scored`."""
+        raise NotImplementedError
+
+    def scored(self, model: Any, *inputs: Any) -> Tensor:
+        """The logits of the targets, M V: a function of tensors. Only of objectives that choose among V classes."""
+        raise NotImplementedError
+
+    def targets(self, batch: Any) -> Tensor:
+        """The targets, M, in the order of the logits; negative ones do not count."""
+        raise NotImplementedError
+
+    def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The training loss of M V logits, summed."""
+        raise NotImplementedError
+
     def device_loss(self, *args: Any, **kwargs: Any) -> Any:
         """The part of `loss_sum` on the device: a function of tensors, which can be compiled."""
         raise NotImplementedError

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from regard.data.batch import Samples
 from regard.objectives.translate import TranslateLoss
 
@@ -15,6 +17,9 @@ class CaptionLoss(TranslateLoss):
     def count(self, batch: Samples) -> int:
         return int((batch.targets >= 0).sum())
 
-    def tensors(self, batch: Samples) -> tuple[Any, ...]:
-        pixels, inputs = batch.inputs
-        return pixels, None, inputs, None, batch.targets.flatten()
+    def inputs(self, batch: Samples) -> tuple[Any, ...]:
+        pixels, begun = batch.inputs
+        return pixels, None, begun, None
+
+    def targets(self, batch: Samples) -> Tensor:
+        return batch.targets.flatten()

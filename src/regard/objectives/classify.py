@@ -34,7 +34,6 @@ class ClassifyLoss(Objective):
         return self.scored(model, *self.inputs(batch))
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        """The arguments of `scored`."""
         return batch.ids, batch.lengths, batch.sentences, batch.chosen
 
     def scored(self, model: Any, *inputs: Any) -> Tensor:
@@ -57,7 +56,12 @@ class ClassifyLoss(Objective):
         return self.brought.get(device)
 
     def device_loss(self, model: Any, targets: Tensor, weight: Tensor | None, *inputs: Any) -> Tensor:
-        logits = self.scored(model, *inputs).float()
+        return self.weighed(self.scored(model, *inputs).float(), targets, weight)
+
+    def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.weighed(logits, targets, self.weight_on(targets.device))
+
+    def weighed(self, logits: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
         how: Any = dict(reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
         return F.cross_entropy(logits, targets, weight, **how)
 

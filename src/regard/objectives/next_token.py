@@ -1,8 +1,10 @@
 """Language modelling: predict each token from those before it."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Tokens
@@ -22,6 +24,19 @@ class NextToken(Objective):
 
     def count(self, batch: Tokens) -> int:
         return batch.count
+
+    def inputs(self, batch: Tokens) -> tuple[Any, ...]:
+        return batch.inputs, batch.documents, batch.chosen
+
+    def targets(self, batch: Tokens) -> Tensor:
+        return picked(batch.targets, batch.chosen)
+
+    def scored(self, model: LanguageModel, *inputs: Any) -> Tensor:
+        ids, documents, chosen = inputs
+        return model.logits(picked(model(ids, documents), chosen))
+
+    def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
 
     def loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
         if self.compiled:

@@ -22,6 +22,7 @@ from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
 from regard.tasks.start import freeze_
+from regard.tasks.teach import check_teachers, training_objective
 from regard.training.loop import Result, train
 from regard.training.parallel import World, join
 from regard.training.parts import Parts
@@ -36,6 +37,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     check_run(run)
     task = get(run.task)
     task.check(run, device)
+    run = check_teachers(task, run)
     data = task.read(run, say)
     run = task.fit(run, data)
     model = task.build(run, data, say).to(device)
@@ -50,7 +52,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     return Parts(
         run=run,
         model=model,
-        objective=task.objective(run, data),
+        objective=training_objective(task, run, data, device),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in task.validation(run, data, device)),
         metric=task.metric(run, data, device),
@@ -180,7 +182,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
     with Interrupts() as stop:  # an exception in a hook, such as Ctrl-C, may abort torch
         memory = training_memory(
             lambda: (model(), task.example(run)),
-            task.objective(run).loss_sum,
+            training_objective(task, run).loss_sum,
             momenta=1 if run.optim.name == "muon" else 2,
             bf16=run.precision != "fp32",
         )

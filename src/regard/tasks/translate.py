@@ -117,6 +117,7 @@ class Translate(Task):
     def check(self, run: "Run", device: str) -> None:
         others = (
             ("consistency", run.consistency),
+            ("teachers", run.teachers),
             ("compile", run.compile),
             ("model.output_bias", vars(run.model).get("output_bias")),
         )
@@ -132,11 +133,8 @@ class Translate(Task):
         return run.with_model(vocab=run.model.vocab if run.start else data.tokenizer.size)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
-        from regard.objectives.translate import ConsistentTranslate
         from regard.objectives.translate import TranslateLoss as Objective
 
-        if run.consistency:
-            return ConsistentTranslate(run.smoothing, run.consistency)
         return Objective(run.smoothing, 0 if data is None else run.sampled)  # a sample's cost depends on the data
 
     def fingerprint(self, data: "PreparedPairs") -> dict[str, int]:

@@ -42,7 +42,11 @@ class Run:
     accumulate: int = 1  # micro-batches per step
     smoothing: float = 0.1
     sampled: int = 0  # words besides those of the batch in the softmax of a translator's step (Jean 2015); 0: all words
-    consistency: float = 0.0
+    consistency: float = 0.0  # weight of the disagreement of two passes with different dropout (Liang et al. 2021)
+    teachers: tuple[
+        str, ...
+    ] = ()  # models whose mean probabilities are learned next to the targets (Hinton et al. 2015)
+    taught: float = 0.5  # share of the loss that comes from them
     eval_every: int = 0  # 0: eight times in a run, or fewer if that takes more than a quarter of `minutes`
     save_every: int = 0  # 0: at each evaluation
     log_every: int = 20
@@ -64,6 +68,8 @@ class Run:
             if getattr(self, name) > most:
                 raise ConfigError(f"{name} is {getattr(self, name)}; must be at most {most}")
         fraction(self, "smoothing")
+        if not 0 < self.taught <= 1:
+            raise ConfigError(f"taught is {self.taught}; must be in (0, 1]")
         if self.frozen and (self.lora or not self.start):
             raise ConfigError("frozen needs a model to start from, and excludes LoRA: regard finetune MODEL --probe")
         if self.track and self.track not in TRACKERS:

@@ -18,8 +18,9 @@ from regard.objectives.caption import CaptionLoss
 from regard.objectives.classify import ClassifyLoss, ClassifySamples
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
+from regard.objectives.regularised import Regularised
 from regard.objectives.tag import TagLoss
-from regard.objectives.translate import ConsistentTranslate, TranslateLoss
+from regard.objectives.translate import TranslateLoss
 
 
 def pairs(sizes: list[tuple[int, int]]):
@@ -68,7 +69,7 @@ CASES = {  # a model, batches of unequal sizes, the plain objective, and what tr
         cases.TRANSLATORS["transformer"],
         [pairs([(3, 4), (5, 2)]), pairs([(2, 9)] * 3)],
         TranslateLoss(0.0),
-        [TranslateLoss(0.1), TranslateLoss(0.5), ConsistentTranslate(0.1, weight=5.0)],
+        [TranslateLoss(0.1), TranslateLoss(0.5), Regularised(TranslateLoss(0.1), 5.0)],
     ),
     "translate-lstm": lambda: (
         cases.TRANSLATORS["lstm"],
@@ -80,7 +81,7 @@ CASES = {  # a model, batches of unequal sizes, the plain objective, and what tr
         cases.LANGUAGE_MODELS["gpt-learned"],
         [tokens(2, 5), tokens(1, 12)],
         NextToken(0.0),
-        [NextToken(0.1)],
+        [NextToken(0.1), Regularised(NextToken(0.1), 5.0)],
     ),
     "lm-lstm": lambda: (cases.LANGUAGE_MODELS["lstm"], [tokens(2, 5), tokens(1, 12)], NextToken(0.0), [NextToken(0.1)]),
     "mlm": lambda: (BERT, [batch_of(False)], MaskedToken(0.0), [MaskedToken(0.1)]),
@@ -88,25 +89,30 @@ CASES = {  # a model, batches of unequal sizes, the plain objective, and what tr
         cases.CAPTIONERS["captioner"],
         [captioned([2, 6]), captioned([4])],
         CaptionLoss(0.0),
-        [CaptionLoss(0.1)],
+        [CaptionLoss(0.1), Regularised(CaptionLoss(0.1), 5.0)],
     ),
     "classify": lambda: (
         LSTM,
         [labelled([5, 3, 4], False, 0), labelled([7], False, 3)],
         ClassifyLoss(0.0),
-        [ClassifyLoss(0.1), ClassifyLoss(0.0, WEIGHTS), ClassifyLoss(0.1, WEIGHTS)],
+        [
+            ClassifyLoss(0.1),
+            ClassifyLoss(0.0, WEIGHTS),
+            ClassifyLoss(0.1, WEIGHTS),
+            Regularised(ClassifyLoss(0.1), 5.0),
+        ],
     ),
     "tag": lambda: (
         dataclasses.replace(LSTM, head="token"),
         [labelled([5, 3, 4], True, 0), labelled([9], True, 3)],
         TagLoss(0.0),
-        [TagLoss(0.1), TagLoss(0.1, WEIGHTS)],
+        [TagLoss(0.1), TagLoss(0.1, WEIGHTS), Regularised(TagLoss(0.1), 5.0)],
     ),
     "samples": lambda: (
         MLPConfig(shape=(5,), width=8, layers=1, dropout=0.3, labels=LABELS),
         [samples(4, 0), samples(1, 4)],
         ClassifySamples(0.0),
-        [ClassifySamples(0.1), ClassifySamples(0.1, WEIGHTS)],
+        [ClassifySamples(0.1), ClassifySamples(0.1, WEIGHTS), Regularised(ClassifySamples(0.1), 5.0)],
     ),
 }
 
