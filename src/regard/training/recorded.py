@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ class RecordedStep:
         if shape not in self.recordings:
             self.seen[shape] += 1
             if self.seen[shape] <= WARM:
-                return self.marked([batch], count)
+                return self.apart([batch], count)
             if len(self.recordings) >= MOST or not self.has_room():
                 return self.launched(batches, count)
             self.recordings[shape] = self.record(batch)
@@ -54,6 +55,20 @@ class RecordedStep:
         here.batch.take(batch)
         here.count.fill_(count)
         return here.replay()
+
+    @cached_property
+    def stream(self) -> torch.cuda.Stream:
+        """Of recordings, and of the steps before them."""
+        return torch.cuda.Stream(self.device)
+
+    def apart(self, batches: list[Any], count: int) -> Step:
+        """A step on the stream of recordings: autograd may keep nodes that belong to the stream of an earlier step, and
+        a recording must not wait for another stream."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            step = self.marked(batches, count)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        return step
 
     def record(self, batch: Any) -> Recording:
         batch, count = batch.still(self.device), torch.ones((), device=self.device)
@@ -67,7 +82,7 @@ class RecordedStep:
 
     def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
             step = self.marked([batch], count)  # every replay overwrites them
         self.pool = graph.pool()
 

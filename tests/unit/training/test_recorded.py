@@ -18,6 +18,9 @@ from regard.training.settings import Optim
 
 
 class DoneAgain(RecordedStep):
+    def apart(self, batches, count):
+        return self.marked(batches, count)
+
     def captured(self, batch, count):
         return lambda: self.marked([batch], count)
 
