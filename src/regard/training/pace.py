@@ -120,7 +120,9 @@ class Pace:
     def left(self) -> float:
         """Seconds left for training, without those of the evaluations to come (at most half of the minutes)."""
         once, rest = self.at.evaluation_seconds, self.budget - (self.seconds() - self.at.started)
-        several = self.run.average and (self.run.eval_every or self.at.evaluations > 1)  # their mean is evaluated too
+        several = self.run.average and (
+            self.run.eval_every > 0 or self.at.evaluations > 1
+        )  # their mean is evaluated too
         if self.run.eval_every:
             share = 1 + once / (median(self.each) * self.run.eval_every) if self.each else 1
             return (rest - min((1 + several) * once, self.budget / 2)) / share

@@ -149,8 +149,9 @@ def test_requested_evaluations_are_made_and_paid_for(tmp_path, clock):
     assert result.seconds == pytest.approx(60, rel=0.05)
 
 
-def test_a_mean_of_checkpoints_is_within_the_minutes(tmp_path, clock):
-    result = timed(tmp_path, Timed(clock, lambda step: 0.2, 1.5), average=True)
+@pytest.mark.parametrize("every", [0, 50])
+def test_a_mean_of_checkpoints_is_within_the_minutes(tmp_path, clock, every):
+    result = timed(tmp_path, Timed(clock, lambda step: 0.2, 1.5), average=True, eval_every=every)
     assert result.seconds == pytest.approx(60, rel=0.05)
 
 
