@@ -91,6 +91,26 @@ PIPELINE = [
         ),
     ),
     *bugs(
+        "objectives.losses",
+        (
+            "every number of rows is compiled anew",
+            "in_chunks",
+            "[(0, x)] if rows >= x.size(0) else ",
+            "",
+            "unit/objectives/test_compile.py",
+        ),
+    ),
+    *bugs(
+        "nn.masks",
+        (
+            "the causal mask breaks a compiled graph",
+            "Causal.sdpa",
+            'return {"is_causal": True} if self.size > 1 else {}',
+            'return {"is_causal": bool(self.size > 1)}',
+            "unit/objectives/test_compile.py",
+        ),
+    ),
+    *bugs(
         "objectives.regularised",
         (
             "R-Drop without its divergence",

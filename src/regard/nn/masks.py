@@ -44,7 +44,7 @@ class Causal(Mask):
         return torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril()
 
     def sdpa(self, dtype: torch.dtype) -> dict:
-        return {"is_causal": bool(self.size > 1)}  # a single token sees itself; a traced size has no truth value
+        return {"is_causal": True} if self.size > 1 else {}  # a single token sees all; a traced `>` is not a bool
 
 
 class TableMask(Mask):

@@ -21,8 +21,13 @@ WORTH = 1 << 22  # multiplications; for fewer, preparing oneDNN's kernel costs m
 SETTING: Any = getattr(torch.backends.mkldnn, "matmul", None)  # which library multiplies
 
 
-@cache
 def onednn_is_faster() -> bool:
+    """Whether this is a processor for which oneDNN is faster; never while a graph is compiled, which it would break."""
+    return not torch.compiler.is_compiling() and amd_with_avx512()
+
+
+@cache
+def amd_with_avx512() -> bool:
     """Whether this is an AMD processor with AVX-512, and without AMX, for which oneDNN would round to bf16."""
     if not hasattr(SETTING, "fp32_precision") or not torch.backends.mkldnn.is_available():
         return False
@@ -86,7 +91,7 @@ def takes_fast(x: Tensor, weight: Tensor) -> bool:
     if x.device.type != "cpu" or x.numel() * weight.size(0) < WORTH or not torch.is_grad_enabled():
         return False
     fp32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return fp32 and onednn_is_faster() and not torch.compiler.is_compiling()
+    return fp32 and onednn_is_faster()
 
 
 def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,6 +1,7 @@
 """Cross-entropy of a linear head, summed: plain, and chunked, which never holds all logits at once."""
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +97,12 @@ def _added(dw: Tensor, error: Tensor, chunk: Tensor) -> Tensor:
     return dw.addmm_(error.T, chunk) if error.dtype == torch.float32 else dw.add_(error.T @ chunk)
 
 
+def in_chunks(x: Tensor, rows: int) -> Iterable[tuple[int, Tensor]]:
+    """Chunks of `rows` rows, and where each begins. A single one needs no loop, which would make torch.compile compile
+    anew for every number of rows."""
+    return [(0, x)] if rows >= x.size(0) else zip(range(0, x.size(0), rows), x.split(rows), strict=True)
+
+
 class _Chunked(torch.autograd.Function):
     """Logits of a few rows at a time; their gradient is computed at once, so no M x V tensor exists. `shift`, V, is
     added to them."""
@@ -117,7 +124,7 @@ class _Chunked(torch.autograd.Function):
             xs, w = x.to(dtype), weight.to(dtype)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total, dxs = torch.zeros((), device=x.device), []
-            for first, chunk in zip(range(0, len(xs), rows), xs.split(rows), strict=True):
+            for first, chunk in in_chunks(xs, rows):
                 logits = chunk @ w.T if shift is None else torch.addmm(shift.to(dtype), chunk, w.T)
                 loss, error = _loss_and_error(logits, targets, first, smoothing, vocab)
                 total = total + loss.sum()

@@ -49,7 +49,7 @@ class Regularised(Objective):
         logits = self.own.scored(model, *inputs).float()
         loss, passes = self.own.cross_entropy(logits, targets), 2 if self.consistency else 1
         log_p = logits.log_softmax(-1)
-        counts = targets >= 0 if targets.ndim == 1 else torch.ones_like(targets[:, 0])  # B L: shares of mixed images
+        counts = (targets >= 0 if targets.ndim == 1 else targets[:, 0] >= 0).float()  # B L: shares of mixed images
         if taught is not None:
             apart = -(taught.repeat(passes, 1) * log_p).sum(-1)
             loss = (1 - self.share) * loss + self.share * (apart * counts).sum()
@@ -58,10 +58,6 @@ class Regularised(Objective):
             apart = ((p.exp() - q.exp()) * (p - q)).sum(-1)  # KL(p‖q) + KL(q‖p)
             loss = loss + self.consistency / 2 * (apart * counts[: len(p)]).sum()
         return loss / passes
-
-    def compile(self) -> None:
-        super().compile()
-        self.taught = torch.compile(self.taught, dynamic=self.dynamic)
 
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
         """As without either."""
