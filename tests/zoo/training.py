@@ -32,9 +32,9 @@ TRAINING = [
         "training.pace",
         (
             "costly evaluations are as many",
-            "Pace.revise",
-            "if costly else EVALUATIONS",
-            "if False else EVALUATIONS",
+            "affordable",
+            "if EVALUATIONS * share <= EVALUATION_SHARE:",
+            "if True:",
             PACE,
         ),
         ("the first plan stands", "Pace.plan", "at.step >= at.steps:", "False:", PACE),

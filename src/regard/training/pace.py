@@ -18,7 +18,9 @@ TIMED_STEPS = 20  # steps before the first plan
 TIMED_SHARE = 0.03  # of `minutes`, after which slow steps count as warm, and after as much again as timed
 REPLAN_SHARE = 0.01  # of `minutes` between two plans
 RECENT = 9  # stretches between plans whose median is the pace, so that one interruption does not count
-EVALUATION_MOST = 0.25  # of `minutes`: if eight evaluations would take more, there are fewer
+EVALUATION_SHARE = 0.05  # of `minutes`: if eight evaluations would take more, there are fewer, but at least
+FEWEST = 4  # evaluations, unless these take more than
+EVALUATION_MOST = 0.25  # of `minutes`
 FEWER = 0.95  # of the steps first planned: a run with fewer reports it
 
 
@@ -99,10 +101,9 @@ class Pace:
 
     def revise(self) -> None:
         """Set the steps to those done plus as many as fit into the time left."""
-        at, most = self.at, EVALUATION_MOST * self.budget
+        at = self.at
         self.planned_at = self.seconds()
-        costly = EVALUATIONS * at.evaluation_seconds > most
-        at.evaluations = max(1, int(most / at.evaluation_seconds)) if costly else EVALUATIONS
+        at.evaluations = affordable(at.evaluation_seconds / self.budget)
         if self.each:  # right after a resume the earlier plan holds
             each = median(self.each)
             least = TIMED_STEPS if TIMED_STEPS * each < self.budget / 2 else 0  # however long an evaluation takes
@@ -129,7 +130,7 @@ class Pace:
         return rest - min((self.to_come() + several) * once, self.budget / 2)
 
     def evaluation_due(self) -> bool:
-        """Whether to evaluate: every `eval_every` steps and at the end; with minutes, about eight times, evenly."""
+        """Whether to evaluate: every `eval_every` steps and at the end; with minutes, evenly."""
         at, every = self.at, self.run.eval_every
         if every or not self.clocked or at.step == at.steps:
             return at.due(every or at.eval_every(self.run))
@@ -149,7 +150,7 @@ class Pace:
         if number == EVALUATIONS:
             return plan
         each = duration(self.at.evaluation_seconds)
-        return f"{plan}, with {count(number, 'evaluation')} of about {each}: the validation set is large"
+        return f"{plan}, with {count(number, 'evaluation')} of about {each}"
 
     def shortfall(self) -> str:
         """The remark for a run that took fewer steps than first planned; "" for others."""
@@ -161,3 +162,10 @@ class Pace:
             f"{minutes} allowed {count(at.step - at.start, 'step')}, fewer than the {planned:,} planned at first: the "
             "machine became slower; for as many, use a larger --minutes, or --steps"
         )
+
+
+def affordable(share: float) -> int:
+    """The number of evaluations in a run with minutes, if one takes `share` of them."""
+    if EVALUATIONS * share <= EVALUATION_SHARE:
+        return EVALUATIONS
+    return max(1, int(EVALUATION_SHARE / share), min(FEWEST, int(EVALUATION_MOST / share)))

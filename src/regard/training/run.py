@@ -43,11 +43,9 @@ class Run:
     smoothing: float = 0.1
     sampled: int = 0  # words besides those of the batch in the softmax of a translator's step (Jean 2015); 0: all words
     consistency: float = 0.0  # weight of the disagreement of two passes with different dropout (Liang et al. 2021)
-    teachers: tuple[
-        str, ...
-    ] = ()  # models whose mean probabilities are learned next to the targets (Hinton et al. 2015)
+    teachers: tuple[str, ...] = ()  # models whose mean probabilities are learned, too (Hinton et al. 2015)
     taught: float = 0.5  # share of the loss that comes from them
-    eval_every: int = 0  # 0: eight times in a run, or fewer if that takes more than a quarter of `minutes`
+    eval_every: int = 0  # 0: eight times in a run, with `minutes` fewer if that would take long
     save_every: int = 0  # 0: at each evaluation
     log_every: int = 20
     patience: int = 0  # evaluations without a better score before stopping; 0: never

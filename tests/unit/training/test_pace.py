@@ -106,8 +106,8 @@ def test_the_learning_rate_comes_down_with_the_clock(tmp_path, clock, name):
 
 @pytest.mark.parametrize(
     ("evaluation", "evaluations", "steps"),
-    [(0.3, 8, 300 - 12), (1.5, 8, 300 - 60), (3.5, 4, 300 - 70), (20.0, 1, 300 - 100)],
-    ids=["cheap", "all eight", "half as many", "one"],
+    [(0.3, 8, 300 - 12), (0.5, 6, 300 - 15), (1.5, 4, 300 - 30), (6.0, 2, 300 - 60), (20.0, 1, 300 - 100)],
+    ids=["cheap", "a twentieth", "the fewest", "a quarter", "one"],
 )
 def test_costly_evaluations_are_fewer(tmp_path, clock, evaluation, evaluations, steps):
     """A step takes 0.2 s: a minute is 300 of them. What one evaluation takes is found out by a look ahead."""
