@@ -14,7 +14,7 @@ from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, Decode
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything, Lengths, Mask, TableMask
-from regard.nn.positions import POSITIONS, reach_
+from regard.nn.positions import POSITIONS, Learned, reach_
 from regard.shapes import check
 
 
@@ -57,6 +57,9 @@ class Transformer(EncoderDecoder):
         self.drop = nn.Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         glorot_(self)
+        for place in (self.encoder_place, self.decoder_place):
+            if isinstance(place, Learned):
+                place.start_as_waves()
         self.token.weight.register_hook(without_last)  # so that the tied head's gradient does not change that zero
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:

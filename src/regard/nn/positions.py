@@ -113,6 +113,12 @@ class Learned(nn.Module):
         self.table = nn.Parameter(torch.empty(places, width))
         nn.init.normal_(self.table, std=width**-0.5)
 
+    @torch.no_grad()
+    def start_as_waves(self) -> None:
+        """Start from sinusoids, of which attention can tell at once how far apart two positions are."""
+        if not self.table.is_meta:
+            self.table.copy_(torch.cat(waves(*self.table.shape), -1))
+
     def forward(self, where: Tensor) -> Tensor:
         return F.embedding(where, self.table)
 

@@ -65,6 +65,16 @@ def test_only_learned_positions_are_trained_or_saved():
     assert NoPositions(9, 4)(torch.arange(3)).abs().max() == 0
 
 
+@pytest.mark.parametrize("width", [4, 5])
+def test_learned_positions_may_start_as_sinusoids(width):
+    places = Learned(9, width)
+    places.start_as_waves()
+    angles = [[p / 10000 ** (2 * i / width) for i in range((width + 1) // 2)] for p in range(9)]
+    expected = [[*map(math.sin, row), *map(math.cos, row[: width // 2])] for row in angles]
+    close(places.table, torch.tensor(expected))
+    assert places.table.requires_grad
+
+
 def test_rotary_turns_pairs_by_the_printed_angle():
     """Su et al. 2021, equation 15, with pair i made of columns i and i + K/2."""
     x, K = torch.randn(1, 1, 9, 6, dtype=torch.float64), 6
