@@ -97,7 +97,7 @@ PIPELINE = [
             "in_chunks",
             "[(0, x)] if rows >= x.size(0) else ",
             "",
-            "unit/objectives/test_compile.py",
+            "unit/objectives/test_base.py",
         ),
     ),
     *bugs(
@@ -107,7 +107,7 @@ PIPELINE = [
             "Causal.sdpa",
             'return {"is_causal": True} if self.size > 1 else {}',
             'return {"is_causal": bool(self.size > 1)}',
-            "unit/objectives/test_compile.py",
+            "unit/objectives/test_base.py",
         ),
     ),
     *bugs(
