@@ -42,12 +42,8 @@ def translate(
     alignment: Annotated[bool, flag("--alignment", "Show the attention to each source word, in per cent.")] = False,
     picture: Annotated[str, option("FILE", "Draw the alignment to this .png, .svg or .pdf.", default=True)] = "",
     given: Annotated[str, option("TEXT", "Do not translate: score and align this translation.", default=True)] = "",
-    layer: Annotated[
-        int, option("N", "Decoder layer of the alignment, from 1; 0 is the sharpest.", default=True, min=0)
-    ] = 0,
-    head: Annotated[
-        int, option("N", "Attention head of the alignment, from 1; 0 is their mean.", default=True, min=0)
-    ] = 0,
+    layer: Annotated[int, option("N", "Decoder layer to align, from 1; 0: the sharpest.", default=True, min=0)] = 0,
+    head: Annotated[int, option("N", "Attention head to align, from 1; 0: their mean.", default=True, min=0)] = 0,
     heads: Annotated[bool, flag("--heads", "Every layer and head, in the --picture or the --json.")] = False,
     weights: Weights = "fp32",
     json: Json = False,

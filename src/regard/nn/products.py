@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ROWS = 64  # products have a multiple of that many
-WORTH = 1 << 22  # multiplications; for fewer, preparing oneDNN's kernel costs more than it gains
+WORTH = 1 << 24  # multiplications; for fewer, calling oneDNN costs more than it gains
 
 
 SETTING: Any = getattr(torch.backends.mkldnn, "matmul", None)  # which library multiplies
@@ -43,12 +43,12 @@ def by_amd(about: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 @contextmanager
-def fast_products() -> Iterator[None]:
-    """Within the block torch multiplies fp32 matrices on a CPU by oneDNN if that is faster.
+def fast_products(work: int = WORTH) -> Iterator[None]:
+    """Within the block torch multiplies fp32 matrices on a CPU by oneDNN if that is faster for so much work.
 
     Not for torch's attention, whose many small products take far longer then.
     """
-    if not onednn_is_faster():
+    if work < WORTH or not onednn_is_faster():
         yield
         return
     before, SETTING.fp32_precision = SETTING.fp32_precision, "bf16"  # permits bf16 where there is AMX; otherwise fp32

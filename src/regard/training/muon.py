@@ -74,7 +74,7 @@ class Muon:
                 grad.masked_fill_(bad.bool(), 0.0)
             momentum.lerp_(grad, (1 - self.momentum) * moves)
             update = grad.lerp_(momentum, self.momentum)  # Nesterov: look one step ahead
-            with fast_products():
+            with fast_products(update.numel() * update.size(-2)):
                 update = self.world.in_parts(lambda maps: orthogonal(maps, self.iterations), update)
             stack.add(update * (stack.scale * moves * -self.lr))
 

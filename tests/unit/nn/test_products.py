@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.nn import products
 from regard.nn.linear import Linear
-from regard.nn.products import SETTING, FastLinear, by_amd, fast_linear, fast_products, in_blocks, takes_fast
+from regard.nn.products import SETTING, WORTH, FastLinear, by_amd, fast_linear, fast_products, in_blocks, takes_fast
 
 needs_setting = pytest.mark.skipif(
     not hasattr(SETTING, "fp32_precision") or torch.cpu._is_amx_tile_supported(),
@@ -57,10 +57,10 @@ def test_a_frozen_weight_costs_no_gradient(faster):
 def test_a_layer_takes_it_for_large_products_in_training_only(faster, monkeypatch):
     calls = []
     monkeypatch.setattr("regard.nn.linear.fast_linear", lambda x, *rest: (calls.append(x.shape), F.linear(x, *rest))[1])
-    layer, x = Linear(128, 128), torch.randn(256, 128)
+    layer, x = Linear(128, 128), torch.randn(1024, 128)
     layer(x)
-    assert calls == [x.shape], "256 rows of 128 by 128 are just enough"
-    layer(x[:255])
+    assert calls == [x.shape], "1,024 rows of 128 by 128 are just enough"
+    layer(x[:1023])
     layer.double()(x.double())
     with torch.no_grad():
         layer.float()(x)
@@ -84,6 +84,8 @@ def test_the_setting_is_torchs_again_after_the_block(faster, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert seen == ["bf16"]
+    with fast_products(WORTH - 1):
+        assert SETTING.fp32_precision == before, "small products are not worth it"
     assert SETTING.fp32_precision == before
     monkeypatch.setattr(products, "onednn_is_faster", lambda: False)
     with fast_products():
