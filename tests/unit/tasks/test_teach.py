@@ -1,6 +1,7 @@
 """Teachers of a run: found, compared with the run's own tokens and classes, and remembered."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from safetensors.torch import load_file
 
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError
-from regard.tasks import assemble, default_run, train_run
+from regard.models.bert import BertConfig
+from regard.models.published import to_published
+from regard.tasks import assemble, default_run, finetune_run, train_run
 from regard.tasks.plan import read_run
 from regard.tasks.registry import get
 from regard.tasks.teach import check_teachers
@@ -93,3 +96,14 @@ def test_tasks_without_classes_refuse_the_settings(setting):
 def test_the_share_of_teachers_is_checked(share):
     with pytest.raises(ConfigError, match="taught is"):
         run_on(table("films.csv", ("pos", "neg")), taught=share)
+
+
+@pytest.mark.parametrize(("device", "weight"), [("cpu", 0.0), ("cuda", 4.0)])
+def test_fine_tuning_on_a_gpu_is_regularised(tmp_path, device, weight):
+    config = BertConfig(vocab=90, width=16, layers=1, heads=2, ffn=16, max_length=24)
+    (tmp_path / "config.json").write_text(json.dumps(to_published(config, None)))
+    data = table("films.csv", ("pos", "neg"))
+    run = finetune_run(tmp_path, "classify", data, device)
+    assert run.consistency == weight
+    assert finetune_run(tmp_path, "regress", data, device).consistency == 0, "a number has no probabilities"
+    assert get("classify").probe(run).consistency == 0, "a frozen encoder has no dropout to disagree by"
