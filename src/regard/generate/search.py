@@ -15,10 +15,11 @@ from torch import Tensor
 from regard.generate.replay import Replay, overwrite
 from regard.generate.sampling import draw, no_repeat_ngrams, top_k, top_p
 from regard.generate.timestamps import TimestampRules
-from regard.generate.topk import best_few, best_of
+from regard.generate.topk import LARGE, best_few, best_of, best_words
 from regard.limits import require
 from regard.models.base import DecodingState, EncoderDecoder
 from regard.nn.gpu import TRITON
+from regard.nn.products import ROWS
 
 NEVER = -torch.inf
 # Logits a CPU computes at a time. The memory of larger blocks may go back to the system after every step: translating
@@ -90,13 +91,14 @@ class Beam:
     def advance(self, model: EncoderDecoder, hidden: Tensor) -> Tensor:
         """Extend every hypothesis, B N D, by its best tokens and file the finished ones; returns the parents, B N."""
         s, N, length = self.search, self.search.beams, self.time + 1
-        few = len(hidden) if hidden.is_cuda else max(1, CACHED // (hidden.size(1) * model.config.vocab))
-        if few >= len(hidden):
-            best, parents, ids = self.extensions(model.logits(hidden))
-        else:
-            slices = [slice(start, start + few) for start in range(0, len(hidden), few)]
-            parts = [self.part(rows).extensions(model.logits(hidden[rows])) for rows in slices]
-            best, parents, ids = map(torch.cat, zip(*parts, strict=True))
+        V = model.config.vocab
+        rows = max(ROWS, CACHED // V // ROWS * ROWS)  # whole blocks of a product
+        few = len(hidden) if hidden.is_cuda else max(1, rows // hidden.size(1))
+        slices = [slice(start, start + few) for start in range(0, len(hidden), few)]
+        find = self.by_blocks if self.has_blocks(hidden, V) else self.extensions
+        parts = [find(model.logits(hidden[rows]), rows) for rows in slices]
+        best, flat = map(torch.cat, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
+        parents, ids = flat // V, flat % V
         ends = ids == s.eos
         histories = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.size(2)))  # B 2N T
         histories.index_copy_(2, self.time, ids[:, :, None])
@@ -117,18 +119,29 @@ class Beam:
         self.time += 1
         return parents.gather(1, go)
 
-    def extensions(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The 2N best extensions of each sentence, best first: their scores, parents and tokens, B 2N."""
-        N, V = self.search.beams, logits.size(-1)
-        if self.has_kernel(logits):
-            best, flat = self.best_words(logits)
+    def extensions(self, logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """The 2N best extensions of these sentences, best first: their scores and places among N·V, B 2N."""
+        N, part = self.search.beams, self.part(rows)
+        if part.has_kernel(logits):
+            best, flat = part.best_words(logits)
         else:
-            totals = self.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
+            totals = part.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
             best, flat = best_of(totals, min(2 * N, totals.size(1)))
         if best.size(1) < 2 * N:  # a first step with fewer tokens than hypotheses
             more = (0, 2 * N - best.size(1))
             best, flat = F.pad(best, more, value=NEVER), F.pad(flat, more)
-        return best, flat // V, flat % V
+        return best, flat
+
+    def by_blocks(self, logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """`extensions` where every hypothesis may end or go on, faster: see `best_words`."""
+        return best_words(logits, self.scores[rows], 2 * self.search.beams, self.search.pad)
+
+    def has_blocks(self, hidden: Tensor, vocab: int) -> bool:
+        """Whether `by_blocks` applies."""
+        if hidden.dtype != torch.float or hidden.device.type != "cpu" or vocab < LARGE or not self.is_free:
+            return False
+        length = int(self.time) + 1
+        return length > self.search.min_length and bool((self.limits > length).all())
 
     def file(self, filed: Tensor, sums: Tensor, histories: Tensor, length: Tensor) -> None:
         """Keep the N best of the finished hypotheses so far and those just `filed`, B 2N."""
@@ -139,11 +152,16 @@ class Beam:
         self.finished_lengths = torch.cat((self.finished_lengths, length.expand_as(sums)), 1).gather(1, keep)
         self.finished = torch.cat((self.finished, histories), 1).gather(1, keep[:, :, None].expand_as(self.finished))
 
-    def has_kernel(self, logits: Tensor) -> bool:
-        """Whether our two GPU kernels can find the best tokens: none may be forbidden or forced."""
+    @property
+    def is_free(self) -> bool:
+        """Whether no token is forbidden or forced by a rule."""
         s = self.search
-        plain = not (s.never or s.not_first or s.no_repeat_ngram) and s.times is None and self.prefix is None
-        return plain and TRITON and logits.is_cuda and s.beams in (1, 2, 4, 8) and logits.size(1) == s.beams
+        return not (s.never or s.not_first or s.no_repeat_ngram) and s.times is None and self.prefix is None
+
+    def has_kernel(self, logits: Tensor) -> bool:
+        """Whether our two GPU kernels can find the best tokens."""
+        N = self.search.beams
+        return self.is_free and TRITON and logits.is_cuda and N in (1, 2, 4, 8) and logits.size(1) == N
 
     def best_words(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """`best_of` the `totals`. The kernel ranks all tokens except eos, which is merged in afterwards."""

@@ -27,6 +27,8 @@ MOST_BEAMS = 10
 class RecordedBeam(Beam):
     """A search for one sentence that records the candidates of every step, and which were kept."""
 
+    is_free = False  # all `totals` are computed
+
     def __init__(self, *settings: Any):
         super().__init__(*settings)
         self.steps: list[list[dict[str, Any]]] = []

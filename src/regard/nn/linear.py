@@ -1,6 +1,8 @@
 """Linear layers by the fastest product: torch's; `nn.fp8`'s when training in fp8; on a CPU oneDNN's, without gradients
 where W or the product is large, with gradients where `nn.products` finds it faster."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -67,6 +69,11 @@ class FusedLinear(Linear):
     def __init__(self, width: int, parts: list[int], bias: bool = True):
         super().__init__(width, sum(parts), bias)
         self.parts = parts
+
+
+def head_of(lm: Any) -> tuple[Tensor, Tensor | None]:
+    """The weight and bias of a text generator's head, without the padding of its vocabulary: V D, V."""
+    return lm.head[: lm.config.vocab], None if lm.bias is None else lm.bias[: lm.config.vocab]
 
 
 PLAIN = (nn.Linear.forward, Linear.forward)  # forwards that compute x Wᵀ + b and nothing else

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.nn.linear import linear
 
 # AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
 # With the full 255 · 127, sums overflow silently; taking bits from w or x alone loses more accuracy than from both.
@@ -38,7 +39,7 @@ def turn(x: Tensor, H: Tensor) -> Tensor:
     """
     most = x.abs().amax(-1, keepdim=True)
     steps = torch.add(x, most, alpha=GRID).sub_(most, alpha=GRID)
-    return (steps.reshape(-1, len(H)) @ H).view(x.shape)
+    return linear(steps.reshape(-1, len(H)), H).view(x.shape)  # H is symmetric
 
 
 class Product:

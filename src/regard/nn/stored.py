@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.nn.half import HalfLinear, in_range
-from regard.nn.linear import PLAIN
+from regard.nn.linear import PLAIN, head_of
 from regard.nn.lora import LoraLinear
 from regard.nn.quantised import Int8Linear
 
@@ -50,8 +50,7 @@ def store_(model: nn.Module, weights: str) -> Report:
             model.set_submodule(name, small[name])
     lm: Any = model
     if hasattr(model, "stored_head") and fits(lm.head):
-        head, bias = lm.head[: lm.config.vocab], None if lm.bias is None else lm.bias[: lm.config.vocab]
-        lm.stored_head = small["head"] = store(head, bias)
+        lm.stored_head = small["head"] = store(*head_of(lm))
     model.requires_grad_(False)
     after = sum(p.nbytes for p in model.parameters()) + sum(m.nbytes for m in small.values())
     return Report(list(small), before, after)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ from regard.errors import ConfigError, DataError
 from regard.generate.sampling import row_uniforms
 from regard.generate.search import BeamResult, Search, Shelf, beam_search, sample
 from regard.models.base import EncoderDecoder
+from regard.nn.linear import takes
+from regard.nn.packed import packed
+from regard.nn.stored import is_stored
 from regard.nn.taps import watch
 from regard.predictors.base import Predictor, chunks
+from regard.predictors.workers import even, side_by_side, workers
 from regard.ticks import tick
 
+Batch = tuple[list[int], Tensor, Tensor | None, Tensor]  # rows, B S sources, lengths (None: no padding), limits B
 CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to stream
 
 
@@ -65,6 +71,12 @@ class Translator(Predictor):
         self.start = getattr(model.config, "start", tokenizer.pad)  # the decoder's first input
         self.no_repeat_ngram = no_repeat_ngram  # the default
         self.shelf: Shelf = {}
+
+    @cached_property
+    def reader(self) -> EncoderDecoder:
+        """The model for searching: on a CPU, a copy with packed weights."""
+        plain = takes(self.model.token.weight) and not is_stored(self.model)
+        return packed(self.model) if plain else self.model
 
     def predict(
         self, inputs: Iterable[str], *, sampled: bool = False, first: int = 0, **options: Any
@@ -135,15 +147,23 @@ class Translator(Predictor):
         )
         forced = self.encode_targets([prefix] * len(texts) if isinstance(prefix, str) else prefix or [""] * len(texts))
         results: list[list[Hypothesis]] = [[] for _ in texts]
-        for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):
+        look_every = 1 if self.device.type == "cpu" else 4  # checking on a GPU synchronises
+        model, count = self.reader, workers(len(texts)) if self.device.type == "cpu" else 1
+
+        def decode(batch: Batch) -> tuple[list[int], list[list[Hypothesis]]]:
+            rows, source, lengths, limits = batch
             begins = None
             if any(forced[r] for r in rows):
                 begins, sizes = self.padded([forced[r] for r in rows])
                 limits = torch.maximum(limits, sizes + 1)  # per sentence: the batch must not change a limit
-            look_every = 1 if self.device.type == "cpu" else 4  # checking on a GPU synchronises
-            result = beam_search(self.model, source, lengths, limits, search, begins, look_every, self.shelf)
-            for row, hypotheses in zip(rows, self.read(result, n_best), strict=True):
+            result = beam_search(model, source, lengths, limits, search, begins, look_every, self.shelf)
+            return rows, list(self.read(result, n_best))
+
+        size = even(len(texts), batch, count) if texts else batch
+        for rows, best in side_by_side(decode, self.batches(texts, size, max_length, cut), count):
+            for row, hypotheses in zip(rows, best, strict=True):
                 results[row] = hypotheses
+            tick(len(rows))
         return results
 
     def sample(
@@ -176,6 +196,7 @@ class Translator(Predictor):
             )
             for row, hypotheses in zip(rows, self.read(result, 1), strict=True):
                 results[row] = hypotheses[0]
+            tick(len(rows))
         return [r for r in results if r is not None]
 
     def ngram(self, asked: int | None) -> int:
@@ -208,6 +229,7 @@ class Translator(Predictor):
             real = torch.arange(target.size(1), device=self.device) < sizes[:, None]
             for row, total in zip(rows, right.masked_fill(~real, 0.0).sum(1).tolist(), strict=True):
                 scores[row] = total
+            tick(len(rows))
         return scores
 
     @torch.inference_mode()
@@ -242,8 +264,8 @@ class Translator(Predictor):
 
     def batches(
         self, texts: Sequence[str], batch: int, max_length: int = 0, cut: bool = False
-    ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
-        """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
+    ) -> Iterator[Batch]:
+        """Sentences of similar length together, the longest first, so that workers end at the same time."""
         if isinstance(texts, str):
             raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
         room, most = self.room, self.room - 1 if cut else None
@@ -253,14 +275,13 @@ class Translator(Predictor):
                 raise ConfigError(
                     f"text {row + 1} has {len(sentence)} tokens, this model reads at most {room}; split it"
                 )
-        order = sorted(range(len(ids)), key=lambda r: (len(ids[r]), r))
+        order = sorted(range(len(ids)), key=lambda r: (-len(ids[r]), r))
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             source, lengths = self.padded([ids[r] for r in rows])
             limits = torch.full_like(lengths, max_length) if max_length else 2 * lengths + 10
             ragged = len(ids[rows[0]]) != len(ids[rows[-1]])
             yield rows, source, lengths if ragged else None, limits.clamp(max=room)
-            tick(len(rows))
 
     def padded(self, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
         longest = max(len(row) for row in rows)
