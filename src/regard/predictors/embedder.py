@@ -113,8 +113,7 @@ class Embedder(Predictor):
     @cached_property
     def reader(self) -> Bert:
         """The model for inference: on a CPU, a copy with packed weights."""
-        plain = takes(self.model.token.weight) and not is_stored(self.model)
-        return packed(self.model) if plain else self.model
+        return packed(self.model) if takes(self.model.token.weight) else self.model
 
     # -- vectors --------------------------------------------------------------------------------------------------
 
