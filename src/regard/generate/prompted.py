@@ -38,6 +38,10 @@ class Prompted(EncoderDecoder):
         super().__init__()
         self.model, self.config, self.token = model, model.config, model.token
 
+    @property
+    def bias(self) -> Tensor | None:  # pyrefly: ignore[bad-override]
+        return self.model.bias
+
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> PromptedState:
         B, S = source.shape
         state = self.model.begin(B, S + capacity - 1)  # the last token is not read

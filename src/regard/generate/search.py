@@ -15,15 +15,15 @@ from torch import Tensor
 from regard.generate.replay import Replay, overwrite
 from regard.generate.sampling import draw, no_repeat_ngrams, top_k, top_p
 from regard.generate.timestamps import TimestampRules
-from regard.generate.topk import LARGE, best_few, best_of, best_words
+from regard.generate.topk import LARGE, best_few, best_of, best_words, bits
 from regard.limits import require
 from regard.models.base import DecodingState, EncoderDecoder
 from regard.nn.gpu import TRITON
 from regard.nn.products import ROWS
 
 NEVER = -torch.inf
-# Logits a CPU computes at a time. The memory of larger blocks may go back to the system after every step: translating
-# the demo's 1,000 sentences then takes 1.0 to 1.7 s, with up to 600,000 page faults, instead of 0.9 to 1.0 s.
+# Logits a CPU computes at a time. The memory of larger blocks may go back to the system after every step, which takes
+# up to twice as long.
 CACHED = 1 << 20
 
 
@@ -91,14 +91,15 @@ class Beam:
     def advance(self, model: EncoderDecoder, hidden: Tensor) -> Tensor:
         """Extend every hypothesis, B N D, by its best tokens and file the finished ones; returns the parents, B N."""
         s, N, length = self.search, self.search.beams, self.time + 1
-        V = model.config.vocab
-        rows = max(ROWS, CACHED // V // ROWS * ROWS)  # whole blocks of a product
+        rows = max(ROWS, CACHED // model.config.vocab // ROWS * ROWS)  # whole blocks of a product
         few = len(hidden) if hidden.is_cuda else max(1, rows // hidden.size(1))
         slices = [slice(start, start + few) for start in range(0, len(hidden), few)]
-        find = self.by_blocks if self.has_blocks(hidden, V) else self.extensions
-        parts = [find(model.logits(hidden[rows]), rows) for rows in slices]
-        best, flat = map(torch.cat, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
-        parents, ids = flat // V, flat % V
+        if self.has_blocks(hidden, model.config.vocab):
+            parts = [best_words(bits(model, hidden[r]), self.scores[r], 2 * N, s.pad) for r in slices]
+        else:
+            part = self.part if len(slices) > 1 else lambda _: self
+            parts = [part(r).extensions(model.logits(hidden[r])) for r in slices]
+        best, parents, ids = map(torch.cat, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
         ends = ids == s.eos
         histories = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.size(2)))  # B 2N T
         histories.index_copy_(2, self.time, ids[:, :, None])
@@ -119,29 +120,25 @@ class Beam:
         self.time += 1
         return parents.gather(1, go)
 
-    def extensions(self, logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        """The 2N best extensions of these sentences, best first: their scores and places among N·V, B 2N."""
-        N, part = self.search.beams, self.part(rows)
-        if part.has_kernel(logits):
-            best, flat = part.best_words(logits)
+    def extensions(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The 2N best extensions of each sentence, best first: their scores, parents and tokens, B 2N."""
+        N, V = self.search.beams, logits.size(-1)
+        if self.has_kernel(logits):
+            best, flat = self.best_words(logits)
         else:
-            totals = part.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
+            totals = self.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
             best, flat = best_of(totals, min(2 * N, totals.size(1)))
         if best.size(1) < 2 * N:  # a first step with fewer tokens than hypotheses
             more = (0, 2 * N - best.size(1))
             best, flat = F.pad(best, more, value=NEVER), F.pad(flat, more)
-        return best, flat
-
-    def by_blocks(self, logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        """`extensions` where every hypothesis may end or go on, faster: see `best_words`."""
-        return best_words(logits, self.scores[rows], 2 * self.search.beams, self.search.pad)
+        return best, flat // V, flat % V
 
     def has_blocks(self, hidden: Tensor, vocab: int) -> bool:
-        """Whether `by_blocks` applies."""
-        if hidden.dtype != torch.float or hidden.device.type != "cpu" or vocab < LARGE or not self.is_free:
+        """Whether `best_words` of `generate.topk` applies: on a CPU, where every hypothesis may end or go on."""
+        fp32 = hidden.dtype == torch.float and hidden.device.type == "cpu"
+        if not fp32 or vocab < LARGE or not self.is_free or self.time < self.search.min_length:
             return False
-        length = int(self.time) + 1
-        return length > self.search.min_length and bool((self.limits > length).all())
+        return bool((self.limits > self.time + 1).all())
 
     def file(self, filed: Tensor, sums: Tensor, histories: Tensor, length: Tensor) -> None:
         """Keep the N best of the finished hypotheses so far and those just `filed`, B 2N."""

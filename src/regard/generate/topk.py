@@ -6,10 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.models.base import EncoderDecoder
+
 BLOCK = 64  # tokens whose largest logit is compared with that of other blocks
-SCANNED = 64  # torch's `topk` of k scans rows of 64 k elements or more, and partly sorts shorter ones, which takes longer
+SCANNED = 64  # torch's `topk` of k scans rows of 64 k or more, and partly sorts shorter ones, which takes longer
 LARGE = 4096  # tokens from which on blocks are faster than `topk` of all
-LOG2E = math.log2(math.e)
+LOG2 = math.log(2)
+SAFE = 96.0  # 2 to this power, summed over any vocabulary, does not overflow
+
 
 def best_few(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """`topk` of short rows; on a GPU sorting takes a third of the time."""
@@ -33,37 +37,44 @@ def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
     return values, (inside.gather(1, places // width) * width + places % width).clamp(max=M - 1)
 
 
-def best_words(logits: Tensor, scores: Tensor, k: int, never: int) -> tuple[Tensor, Tensor]:
-    """The k best of scores + log-softmax(logits) of each sentence, without writing them all; overwrites `logits`.
+def bits(model: EncoderDecoder, hidden: Tensor) -> Tensor:
+    """Logits / log 2, … D -> … V."""
+    return model.logits(hidden / LOG2) if model.bias is None else model.logits(hidden).div_(LOG2)
 
-    b N V and b N -> b k, b k, as `best_of` the flattened b N·V. A block of tokens competes by its largest logit. The
-    token `never` has a probability, but is not chosen.
+
+def best_words(bits: Tensor, scores: Tensor, k: int, never: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The k best of scores + log-softmax of each sentence, from logits / log 2, without writing them all.
+
+    b N V, overwritten, and b N -> scores, hypotheses and tokens, b k each. A block of tokens competes by its largest
+    logit. The token `never` has a probability, but is not chosen.
     """
-    N, V = logits.shape[1:]
+    N, V = bits.shape[1:]
     full, rest = divmod(V, BLOCK)
     blocks = max(full + bool(rest), -(-SCANNED * k // N))
-    most = logits.new_full((*logits.shape[:2], blocks), -torch.inf)
-    torch.amax(logits[..., : full * BLOCK].unflatten(-1, (full, BLOCK)), -1, out=most[..., :full])
+    most = bits.new_full((*bits.shape[:2], blocks), -torch.inf)
+    torch.amax(bits[..., : full * BLOCK].unflatten(-1, (full, BLOCK)), -1, out=most[..., :full])
     if rest:
-        torch.amax(logits[..., full * BLOCK :], -1, out=most[..., full])
-    shift = scores - log_sum(logits, most.amax(-1))  # b N
-    logits[..., never] = -torch.inf
+        torch.amax(bits[..., full * BLOCK :], -1, out=most[..., full])
+    shift = scores / LOG2 - log2_sum(bits, most.amax(-1))  # b N
+    bits[..., never] = -torch.inf
     block = never % V // BLOCK
-    most[..., block] = logits[..., block * BLOCK : (block + 1) * BLOCK].amax(-1)
+    most[..., block] = bits[..., block * BLOCK : (block + 1) * BLOCK].amax(-1)
     inside = most.add_(shift[:, :, None]).flatten(1).topk(k, 1, sorted=False).indices  # b k
     parent = inside // blocks
     start = inside.sub_(parent, alpha=blocks).mul_(BLOCK)
     tokens = start[:, :, None] + torch.arange(BLOCK)  # b k BLOCK
     places = (tokens + (parent * V)[:, :, None]).clamp_(max=N * V - 1).flatten(1)
-    words = logits.flatten(1).gather(1, places).view_as(tokens)
+    words = bits.flatten(1).gather(1, places).view_as(tokens)
     words += shift.gather(1, parent)[:, :, None]
     if rest:
         words.masked_fill_(tokens >= V, -torch.inf)
     best, chosen = words.flatten(1).topk(k, 1)
-    return best, places.gather(1, chosen)
+    where = places.gather(1, chosen)
+    return best.mul_(LOG2), where // V, where % V
 
 
-def log_sum(logits: Tensor, most: Tensor) -> Tensor:
-    """log Σ exp(logits), … V -> …, given the largest. On a CPU torch's exp2 takes a quarter of the time of exp."""
-    powers = torch.add(most[..., None] * -LOG2E, logits, alpha=LOG2E).exp2_()
-    return powers.sum(-1).log_().add_(most)
+def log2_sum(bits: Tensor, most: Tensor) -> Tensor:
+    """log2 Σ 2^bits, … V -> …, given the largest. On a CPU torch's exp2 takes a quarter of the time of exp."""
+    if most.abs().max() < SAFE:
+        return bits.exp2().sum(-1).log2_()
+    return (bits - most[..., None]).exp2_().sum(-1).log2_().add_(most)

@@ -39,7 +39,7 @@ def turn(x: Tensor, H: Tensor) -> Tensor:
     """
     most = x.abs().amax(-1, keepdim=True)
     steps = torch.add(x, most, alpha=GRID).sub_(most, alpha=GRID)
-    return linear(steps.reshape(-1, len(H)), H).view(x.shape)  # H is symmetric
+    return linear(steps.reshape(-1, len(H)), H.T).view(x.shape)
 
 
 class Product:

@@ -27,6 +27,10 @@ class Predictor:
     folder: Path = Path()
     test: Any = None  # the test set that examples come from, once it is read
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the `reader`, whose packed weights cannot be copied: a copy packs its own."""
+        return {name: value for name, value in vars(self).items() if name != "reader"}
+
     def predict(self, *args: Any, **options: Any) -> Iterator[Any]:
         """`predict(inputs)`: an answer for each, in order. Inputs are consumed lazily, some at a time."""
         raise NotImplementedError

@@ -6,15 +6,14 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.data.framing import Framing
 from regard.data.pixels import Pixels
 from regard.models.captioner import grid_of
 from regard.predictors.base import chunks, list_of_files
 from regard.predictors.images import read_images
-from regard.predictors.translator import Hypotheses, Hypothesis, Translator
-from regard.ticks import tick
+from regard.predictors.translator import Batch, Hypotheses, Hypothesis, Translator
+from regard.predictors.workers import even
 
 CHUNK = 128  # images read at a time
 
@@ -39,16 +38,15 @@ class ImageCaptioner(Translator):
         return [best[0] for best in self.hypotheses(cast("Any", pixels), **settings)]
 
     def batches(
-        self, texts: Any, batch: int, max_length: int = 0, cut: bool = False
-    ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
+        self, texts: Any, batch: int, max_length: int = 0, cut: bool = False, count: int = 1
+    ) -> Iterator[Batch]:
         """Some images at a time: their rows, B C P P pixels, no lengths, and the most tokens of each caption, B."""
-        room = self.model.config.max_length
-        for start in range(0, len(texts), batch):
-            pixels = torch.tensor(texts[start : start + batch], device=self.device)
+        room, size = self.model.config.max_length, even(len(texts), batch, count)
+        for start in range(0, len(texts), size):
+            pixels = torch.tensor(texts[start : start + size], device=self.device)
             rows = list(range(start, start + len(pixels)))
             limits = torch.full((len(rows),), min(max_length or room, room), device=self.device)
             yield rows, pixels, None, limits
-            tick(len(rows))
 
     @torch.inference_mode()
     def looks(self, pixels: np.ndarray, ids: Sequence[int]) -> list[tuple[str, np.ndarray]]:

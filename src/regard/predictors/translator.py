@@ -25,6 +25,7 @@ from regard.predictors.workers import even, side_by_side, workers
 from regard.ticks import tick
 
 Batch = tuple[list[int], Tensor, Tensor | None, Tensor]  # rows, B S sources, lengths (None: no padding), limits B
+BATCH, TOKENS = 256, 8192  # sentences decoded together, at most, and their tokens
 CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to stream
 
 
@@ -75,7 +76,8 @@ class Translator(Predictor):
     @cached_property
     def reader(self) -> EncoderDecoder:
         """The model for searching: on a CPU, a copy with packed weights."""
-        plain = takes(self.model.token.weight) and not is_stored(self.model)
+        weight = next(self.model.parameters(), None)
+        plain = weight is not None and takes(weight) and not is_stored(self.model)
         return packed(self.model) if plain else self.model
 
     def predict(
@@ -125,15 +127,15 @@ class Translator(Predictor):
         max_length: int = 0,
         prefix: Sequence[str] | str | None = None,
         no_repeat_ngram: int | None = None,
-        batch: int = 128,
+        batch: int = BATCH,
         cut: bool = False,
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
         `max_length` bounds the tokens of a translation (0: twice the source plus ten). `prefix` forces how all
         translations begin, or each its own. With `no_repeat_ngram` no n-gram of this many tokens occurs twice (0: no
-        rule; None: the model's own setting). `batch` sentences of similar length are decoded together; it changes
-        speed, not results. Texts that are too long are an error, or `cut`.
+        rule; None: the model's own setting). At most `batch` sentences of similar length are decoded together; it
+        changes speed, not results. Texts that are too long are an error, or `cut`.
         """
         if n_best > beam:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
@@ -159,8 +161,7 @@ class Translator(Predictor):
             result = beam_search(model, source, lengths, limits, search, begins, look_every, self.shelf)
             return rows, list(self.read(result, n_best))
 
-        size = even(len(texts), batch, count) if texts else batch
-        for rows, best in side_by_side(decode, self.batches(texts, size, max_length, cut), count):
+        for rows, best in side_by_side(decode, self.batches(texts, batch, max_length, cut, count), count):
             for row, hypotheses in zip(rows, best, strict=True):
                 results[row] = hypotheses
             tick(len(rows))
@@ -263,9 +264,9 @@ class Translator(Predictor):
         return self.tokenizer.encode_targets([clean(text) for text in texts])
 
     def batches(
-        self, texts: Sequence[str], batch: int, max_length: int = 0, cut: bool = False
+        self, texts: Sequence[str], batch: int, max_length: int = 0, cut: bool = False, count: int = 1
     ) -> Iterator[Batch]:
-        """Sentences of similar length together, the longest first, so that workers end at the same time."""
+        """Sentences of similar length together, the longest first, so that `count` workers end at the same time."""
         if isinstance(texts, str):
             raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
         room, most = self.room, self.room - 1 if cut else None
@@ -276,8 +277,10 @@ class Translator(Predictor):
                     f"text {row + 1} has {len(sentence)} tokens, this model reads at most {room}; split it"
                 )
         order = sorted(range(len(ids)), key=lambda r: (-len(ids[r]), r))
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
+        mean = max(1, sum(map(len, ids)) // max(1, len(ids)))
+        size = even(len(ids), min(batch, max(1, TOKENS // mean)), count)
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
             source, lengths = self.padded([ids[r] for r in rows])
             limits = torch.full_like(lengths, max_length) if max_length else 2 * lengths + 10
             ragged = len(ids[rows[0]]) != len(ids[rows[-1]])

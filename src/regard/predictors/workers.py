@@ -25,7 +25,7 @@ def workers(texts: int) -> int:
 def even(texts: int, batch: int, count: int) -> int:
     """The size of batches, at most `batch`, that gives each of `count` workers the same number of equal ones."""
     rounds = -(-texts // (batch * count))
-    return -(-texts // (rounds * count))
+    return max(1, -(-texts // (max(1, rounds) * count)))
 
 
 def side_by_side(work: Callable[[Job], Answer], jobs: Iterable[Job], count: int) -> Iterator[Answer]:

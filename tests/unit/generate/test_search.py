@@ -9,7 +9,7 @@ import torch
 from regard.errors import ConfigError
 from regard.generate import search
 from regard.generate.search import Beam, Search, beam_search, search_fixed
-from regard.generate.topk import best_of
+from regard.generate.topk import LOG2, best_of, best_words
 from regard.models import build
 from regard.models.transformer import TransformerConfig
 from regard.predictors import Translator
@@ -216,6 +216,50 @@ def test_best_of_is_topk():
         values, places = best_of(scores, k)
         assert torch.equal(values, scores.topk(k, 1).values)
         assert torch.equal(scores.gather(1, places), values) and all(len(set(r)) == k for r in places.tolist())
+
+
+@pytest.mark.parametrize(("N", "V"), [(1, 4096), (5, 8000), (4, 8001), (5, 4127), (2, 20000)])
+@pytest.mark.parametrize("spread", [1.0, 40.0], ids=["small logits", "large logits"])
+def test_best_words_are_those_of_log_softmax(N, V, spread):
+    logits, scores = torch.randn(3, N, V) * spread, torch.randn(3, N)
+    for never in (V - 1, 70, -1):
+        logits[:, :, never] += 9 * spread  # often the likeliest
+        totals = logits.double().log_softmax(-1) + scores[:, :, None]
+        totals[:, :, never] = -torch.inf
+        expected, places = totals.flatten(1).topk(2 * N, 1)
+        best, parents, ids = best_words(logits / LOG2, scores, 2 * N, never)
+        torch.testing.assert_close(best.double(), expected, rtol=1e-5, atol=1e-4)
+        assert torch.equal(parents * V + ids, places)
+
+
+def test_best_words_of_few_possible_hypotheses():
+    """A hypothesis that is impossible adds nothing."""
+    logits, scores = torch.randn(2, 3, 5000), torch.tensor([[0.0, -torch.inf, -torch.inf], [-torch.inf, -1.0, -2.0]])
+    best, parents, _ = best_words(logits / LOG2, scores, 6, 4999)
+    totals = logits.log_softmax(-1) + scores[:, :, None]
+    totals[:, :, 4999] = -torch.inf
+    torch.testing.assert_close(best, totals.flatten(1).topk(6, 1).values)
+    assert (parents[0] == 0).all() and (parents[1] > 0).all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_large_vocabulary_is_searched_by_blocks_with_equal_results(shake, monkeypatch, bias):
+    config = TransformerConfig(
+        vocab=5000, width=16, encoder_layers=1, decoder_layers=1, heads=2, ffn=16, dropout=0.0, output_bias=bias
+    )
+    model = shake(build(config), 2.5).eval()
+    source = torch.randint(0, 4999, (7, 6), generator=torch.Generator().manual_seed(1))
+    args = model, source, torch.tensor([6, 5, 6, 2, 1, 6, 4]), torch.tensor([9, 4, 7, 9, 9, 3, 9])
+    how = Search(beams=4, eos=EOS, pad=4999)
+    calls = []
+    monkeypatch.setattr(search, "best_words", lambda *a: calls.append(1) or best_words(*a))
+    fast = beam_search(*args, how)
+    assert calls
+    monkeypatch.setattr(search, "LARGE", 10**6)
+    plain = beam_search(*args, how)
+    assert torch.equal(fast.ids, plain.ids) and torch.equal(fast.lengths, plain.lengths)
+    torch.testing.assert_close(fast.scores, plain.scores)
 
 
 # -- through the door --------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_many_rows_go_to_onednn_and_give_the_same(calls):
 @pytest.mark.parametrize("shape", [(65, 256), (3, 50, 256), (128, 256)], ids=str)
 def test_many_rows_are_filled_up_to_blocks_of_64(calls, shape):
     x, map = torch.randn(shape), Linear(256, 300)
-    layers = map, PackedLinear(map)
+    layers = map, PackedLinear.of(map)
     with torch.inference_mode():
         for layer in layers:
             close(layer(x), F.linear(x, map.weight, map.bias), rtol=1e-4, atol=1e-5)

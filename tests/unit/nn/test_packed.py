@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from regard.nn.attention import CrossAttention
+from regard.models import build
+from regard.models.transformer import TransformerConfig
+from regard.nn.attention import CrossAttention, merge_heads, plain_attention, split_heads
 from regard.nn.blocks import FeedForward, PostNormEncoderLayer
 from regard.nn.linear import Linear, takes
 from regard.nn.masks import Everything, Lengths
-from regard.nn.packed import PackedLinear, pack_, packed
+from regard.nn.packed import SHORT, PackedLayer, PackedLinear, pack_, packed, short_attention
 from regard.nn.stored import store_
 
 close = torch.testing.assert_close
@@ -20,8 +22,9 @@ pytestmark = pytest.mark.skipif(not takes(torch.ones(1, 1)), reason="this torch 
 def test_a_packed_map_is_the_plain_one(shape, bias):
     x, linear = torch.randn(shape), nn.Linear(24, 10, bias)
     with torch.inference_mode():
-        close(PackedLinear(linear)(x), linear(x))
-        close(PackedLinear(linear, "gelu")(x), nn.functional.gelu(linear(x)))
+        close(PackedLinear.of(linear)(x), linear(x))
+        close(PackedLinear.of(linear, "gelu")(x), nn.functional.gelu(linear(x)))
+        close(PackedLinear.of(linear, "relu")(x), linear(x).relu())
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
@@ -36,6 +39,37 @@ def test_a_packed_layer_is_the_plain_one(shake, activation):
     assert twin.norm1.weight is layer.norm1.weight  # shared, not copied
     assert before.keys() == dict(layer.named_parameters()).keys() and isinstance(layer.mlp, FeedForward)
     assert all(torch.equal(p, before[name]) for name, p in layer.named_parameters())
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
+@pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize(("rows", "tokens", "lengths"), [(1, 7, None), (1, SHORT + 1, None), (1, 7, [5]), (3, 7, None)])
+def test_a_packed_layer_of_a_model_is_the_plain_one(shake, weights, activation, rows, tokens, lengths):
+    """One short text takes its own way."""
+    layers = nn.Sequential(shake(PostNormEncoderLayer(24, 4, 40, 0.1, activation), 2.0)).eval()
+    if weights != "fp32":
+        store_(layers, weights)
+    x = torch.randn(rows, tokens, 24)
+    mask = Everything() if lengths is None else Lengths(torch.tensor(lengths), tokens)
+    (layer,), (twin,) = layers, packed(layers)
+    assert type(twin) is PackedLayer
+    with torch.inference_mode():
+        close(twin(x, mask), layer(x, mask), rtol=1e-3, atol=1e-4 if weights != "int8" else 0.1)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 24])
+def test_short_attention_is_the_plain_one(tokens):
+    qkv = torch.randn(1, tokens, 3 * 24)
+    q, k, v = (split_heads(x, 4) for x in qkv.chunk(3, -1))
+    close(short_attention(qkv, 4), merge_heads(plain_attention(q, k, v, Everything())))
+
+
+def test_a_packed_head_is_the_plain_one(shake):
+    model = shake(build(TransformerConfig(vocab=11, width=24, heads=4, ffn=8, output_bias=True))).eval()
+    hidden = torch.randn(2, 3, 24)
+    with torch.inference_mode():
+        close(packed(model).logits(hidden), model.logits(hidden))
+    assert model.stored_head is None
 
 
 def test_a_model_in_int8_stays_as_it_is(shake):

@@ -55,7 +55,7 @@ def test_a_translation_grows_to_exactly_the_limit(shake):
     translator = Translator(shake(build(TRANSLATORS["transformer-learned"])), Ids())
     texts = [numbers(n) for n in (1, 5, 12, 31)]
     (limits,) = [limits.tolist() for _, _, _, limits in translator.batches(texts, 8, 0)]
-    assert limits == [14, 22, 32, 32], "sources of 2, 6, 13 and 32 pieces with their end marks"
+    assert limits == [32, 32, 22, 14], "sources of 32, 13, 6 and 2 pieces with their end marks"
     (limits,) = [limits.tolist() for _, _, _, limits in translator.batches(texts, 8, 33)]
     assert limits == [32] * 4
 
