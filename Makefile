@@ -40,7 +40,7 @@ $(BIN)/python:
 # ---- demo ------------------------------------------------------------------------------------------------------------
 
 RUN := runs/demo
-SAY := My little brother has a red car.
+SAY := She has a beautiful red dress.
 # learns more in four minutes than the post-norm and sinusoids of the paper, the preset, which transformers can open
 QUICK := --set model.norm=pre --set model.positions=learned --set optim.lr=0.015 --set optim.adam_lr=0.012
 
