@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.unit.training.test_recorded import FAMILIES, network, ragged
 
 from regard.data.batch import Tokens, collate
 from regard.data.blocks import TextRows
@@ -24,6 +25,7 @@ from regard.nn.masks import Everything, Packed
 from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
+from regard.objectives.regularised import Regularised
 from regard.objectives.translate import TranslateLoss
 from regard.training.optim import Optimiser
 from regard.training.recorded import RecordedStep
@@ -207,14 +209,13 @@ def test_replayed_steps_train_as_launched_ones_do(arch, optim, compiled):
         if compiled:
             objective.compile()
 
-        def step(batches, count, loss_sum=objective.loss_sum, model=model, optimiser=optimiser):
+        def step(batches, count, objective=objective, model=model, optimiser=optimiser):
             with torch.autocast("cuda", torch.bfloat16):
-                loss = loss_sum(model, batches[0].to("cuda")) / count
+                loss = objective.loss_sum(model, batches[0].to("cuda")) / count
             loss.backward()
             return loss.detach(), *optimiser.update(loss.detach())
 
-        marked = partial(step, loss_sum=objective.marked_loss_sum)
-        work = RecordedStep(step, marked, torch.device("cuda")) if recorded else marked
+        work = RecordedStep(step, torch.device("cuda"), fills=True) if recorded else step
         losses = []
         for number, batch in enumerate(batches):
             optimiser.set_lr(0.01 * (1 - number / 20))
@@ -225,6 +226,33 @@ def test_replayed_steps_train_as_launched_ones_do(arch, optim, compiled):
         torch.testing.assert_close(replayed, launched, rtol=1e-2, atol=4e-3)  # bf16, and muon's steps are large
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replayed_steps_of_ragged_batches_train_as_launched_ones_do(family, compiled):
+    """With R-Drop and a teacher, filled up to a recorded shape: the same losses and weights."""
+    make, settings = FAMILIES[family]
+    results = []
+    for recorded in (False, True):
+        torch._dynamo.reset()
+        student, teacher = (network(family, seed, settings).cuda() for seed in (0, 1))
+        objective = Regularised(make(), 3.0, [teacher], 0.4)
+        optimiser = Optimiser(student, Optim(name="muon", lr=1e-3, adam_lr=1e-3, eps=1e-2))
+        if compiled:
+            objective.compile()
+
+        def step(batches, count, objective=objective, model=student, optimiser=optimiser):
+            loss = objective.loss_sum(model, batches[0].to("cuda")) / count
+            loss.backward()
+            return loss.detach(), *optimiser.update(loss.detach())
+
+        work = RecordedStep(step, torch.device("cuda"), fills=True) if recorded else step
+        losses = [work([batch], objective.count(batch))[0].clone() for batch in ragged(family)]
+        assert not recorded or len(work.recordings) == 1
+        results.append((torch.stack(losses), *(p.detach() for p in student.parameters())))
+    for launched, replayed in zip(*results, strict=True):
+        torch.testing.assert_close(replayed, launched, rtol=1e-2, atol=4e-3)  # TF32 and Muon's bf16
+
+
 def test_a_replayed_dropout_is_another_every_time():
     """Without it the losses of one batch would repeat, the weights standing still."""
     torch.manual_seed(0)
@@ -232,11 +260,11 @@ def test_a_replayed_dropout_is_another_every_time():
     optimiser, batch = Optimiser(model, Optim(lr=1e-12)), Tokens(ids=torch.randint(0, 97, (8, 33)))
 
     def step(batches, count):
-        loss = objective.marked_loss_sum(model, batches[0].to("cuda")) / count
+        loss = objective.loss_sum(model, batches[0].to("cuda")) / count
         loss.backward()
         return loss.detach(), *optimiser.update(loss.detach())
 
-    work = RecordedStep(step, step, torch.device("cuda"))
+    work = RecordedStep(step, torch.device("cuda"), fills=True)
     losses = [work([batch], batch.count)[0].item() for _ in range(8)]
     assert len(work.recordings) == 1 and len(set(losses)) == 8
 

@@ -3,10 +3,10 @@
 A batch class describes its fields (`on_device`, `on_host`); moving and splitting follow from that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,20 +15,21 @@ from torch import Tensor
 from regard.data.settings import NONE
 
 Ids = Sequence[int] | np.ndarray
+LENGTHS = 4  # lengths of filled batches are multiples of it
 
 
-def on_device(longest: int | None = None, per_row: bool = True) -> dict[str, Any]:
+def on_device(longest: int | None = None, per_row: bool = True, fill: int = 0) -> dict[str, Any]:
     """Describes a field that `to` moves: a tensor, a tuple of tensors, or None.
 
     `per_row`: its first axis is the examples of the batch. `longest`: its second axis, if any, is padded to the longest
-    example; the lengths are this column of `host_lengths`.
+    example; the lengths are this column of `host_lengths`. `fill` is what `filled` pads it with.
     """
-    return {"moves": True, "per_row": per_row, "longest": longest}
+    return {"moves": True, "per_row": per_row, "longest": longest, "fill": fill}
 
 
-def on_host(longest: int | None = None) -> dict[str, Any]:
+def on_host(longest: int | None = None, fill: int = 0) -> dict[str, Any]:
     """Describes a field that stays on the host: an array."""
-    return {"moves": False, "per_row": True, "longest": longest}
+    return {"moves": False, "per_row": True, "longest": longest, "fill": fill}
 
 
 def moved(x: Tensor, device: torch.device | str) -> Tensor:
@@ -43,12 +44,21 @@ def true_places(mask: np.ndarray, device: torch.device) -> Tensor | None:
     return None if mask.all() else moved(torch.from_numpy(np.flatnonzero(mask)), device)
 
 
+def few(count: int) -> int:
+    """`count` rounded up to one of few numbers: at most by an eighth."""
+    step = 1 << max(0, (count - 1).bit_length() - 4)
+    return -(-count // step) * step
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Examples to be processed together; `rows` are their indices in the source, -1 for padding.
 
-    Fields without a description are the same for every part of the batch.
+    Fields without a description are the same for every part of the batch. `ragged`: batches have many shapes, and
+    `marked` fills them up to a few.
     """
+
+    ragged: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(vars(self)["rows"])
@@ -64,8 +74,21 @@ class Batch:
         return tuple(None if x is None else (*x.shape, x.dtype) for x in self._on_device())
 
     def marked(self) -> Self:
-        """The batch with a mask of what counts, even if everything does."""
+        """The batch in a form whose shapes do not depend on what counts: that is masked, not left out."""
         return self
+
+    def filled(self) -> Self:
+        """The batch with padding up to one of few shapes: `few` rows, lengths that are multiples of `LENGTHS`."""
+
+        def fill(x: Any, about: Mapping[str, Any]) -> Any:
+            shape = [few(len(x)), *x.shape[1:]]
+            if about["longest"] is not None and x.ndim > 1:
+                shape[1] = -(-shape[1] // LENGTHS) * LENGTHS
+            new = x.new_full(shape, about["fill"]) if isinstance(x, Tensor) else np.full(shape, about["fill"], x.dtype)
+            new[tuple(map(slice, x.shape))] = x
+            return new
+
+        return self._changed("per_row", fill)
 
     def still(self, device: torch.device) -> Self:
         """A copy on `device`, into which others of its shape can be written."""
@@ -89,7 +112,8 @@ class Batch:
     def part(self, rows: slice) -> Self:
         """Some of the examples, without the padding they no longer need."""
 
-        def cut(x: Any, longest: int | None) -> Any:
+        def cut(x: Any, about: Mapping[str, Any]) -> Any:
+            longest = about["longest"]
             if longest is None or x.ndim < 2:
                 return x[rows]
             lengths: Any = vars(self)["host_lengths"][rows]
@@ -101,17 +125,17 @@ class Batch:
         """The batch followed by itself: one pass, two samples of dropout."""
         return self._changed("per_row", lambda x, _: (torch.cat if isinstance(x, Tensor) else np.concatenate)([x, x]))
 
-    def _changed(self, which: str, change: Callable[[Any, int | None], Any]) -> Self:
-        """A copy with `change` applied to the tensors and arrays of all fields described as `which`."""
+    def _changed(self, which: str, change: Callable[[Any, Mapping[str, Any]], Any]) -> Self:
+        """A copy with `change` applied to the tensors and arrays of all fields described as `which`, and to their
+        descriptions."""
         new = {}
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None and f.metadata.get(which):
-                longest = f.metadata["longest"]
                 new[f.name] = (
-                    tuple(None if x is None else change(x, longest) for x in value)
+                    tuple(None if x is None else change(x, f.metadata) for x in value)
                     if isinstance(value, tuple)
-                    else change(value, longest)
+                    else change(value, f.metadata)
                 )
         return replace(self, **new)
 
@@ -121,12 +145,25 @@ class Pairs(Batch):
     """Sources and targets of B sentence pairs, each ending in `</s>` and padded at the end."""
 
     source: Tensor = field(metadata=on_device(longest=0))  # B S
-    source_lengths: Tensor = field(metadata=on_device())  # B
+    source_lengths: Tensor = field(metadata=on_device(fill=1))  # B; a filled row attends to one token
     target: Tensor = field(metadata=on_device(longest=1))  # B T
     target_lengths: Tensor = field(metadata=on_device())  # B
-    rows: np.ndarray = field(metadata=on_host())  # B
+    rows: np.ndarray = field(metadata=on_host(fill=NONE))  # B
     host_lengths: np.ndarray = field(metadata=on_host())  # B 2: both lengths, on the host
     start: int
+    fixed: bool = False  # of few shapes: padding is masked in `labels`
+    ragged = True
+
+    def marked(self) -> "Pairs":
+        return self if self.fixed else replace(self.filled(), fixed=True)
+
+    @property
+    def labels(self) -> Tensor:
+        """The target, B T, where a fixed batch has `NONE` for padding."""
+        if not self.fixed:
+            return self.target
+        places = torch.arange(self.target.size(1), device=self.target.device)
+        return self.target.masked_fill(places >= self.target_lengths[:, None], NONE)
 
     @property
     def inputs(self) -> Tensor:
@@ -145,15 +182,19 @@ class Pairs(Batch):
     @property
     def full_source(self) -> bool:
         """Whether no source is padded, so that no mask is needed."""
-        return bool((self.host_lengths[:, 0] == self.source.size(1)).all())
+        return not self.fixed and bool((self.host_lengths[:, 0] == self.source.size(1)).all())
 
     @property
     def chosen(self) -> Tensor | None:
-        """The indices of real targets in the flattened B T target, M; None if all are real.
+        """The indices of real targets in the flattened B T target, M; None if all are real, or the batch is fixed.
 
         Computed on the host, so that the device is not synchronised.
         """
-        return true_places(np.arange(self.target.size(1)) < self.host_lengths[:, 1:], self.target.device)
+        return (
+            None
+            if self.fixed
+            else true_places(np.arange(self.target.size(1)) < self.host_lengths[:, 1:], self.target.device)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +206,7 @@ class Tokens(Batch):
     documents: Tensor | None = field(default=None, metadata=on_device())  # B T: tokens see those with the same number
     rows: np.ndarray = field(default=None, metadata=on_host())  # pyrefly: ignore[bad-assignment]
     host_counts: np.ndarray | None = field(default=None, metadata=on_host())  # B T: `counts` on the host
+    fixed: bool = False  # targets that do not count are masked in `labels`
 
     def __post_init__(self):
         if self.rows is None:
@@ -178,9 +220,10 @@ class Tokens(Batch):
 
     def marked(self) -> "Tokens":
         if self.counts is not None:
-            return self
+            return replace(self, fixed=True)
         real = np.ones(tuple(self.targets.shape), bool)
-        return replace(self, counts=torch.ones_like(self.targets, dtype=torch.bool), host_counts=real)
+        counts = torch.ones_like(self.targets, dtype=torch.bool)
+        return replace(self, counts=counts, host_counts=real, fixed=True)
 
     @cached_property
     def count(self) -> int:
@@ -196,9 +239,15 @@ class Tokens(Batch):
         return self.ids[:, 1:]
 
     @property
+    def labels(self) -> Tensor:
+        """The targets, B T, where a fixed batch has `NONE` for those that do not count."""
+        return self.targets if not self.fixed or self.counts is None else self.targets.masked_fill(~self.counts, NONE)
+
+    @property
     def chosen(self) -> Tensor | None:
-        """The indices of targets that count in the flattened B T, M; None if all count. Computed on the host."""
-        if self.host_counts is None:
+        """The indices of targets that count in the flattened B T, M, computed on the host; None if all count, or the
+        batch is fixed."""
+        if self.fixed or self.host_counts is None:
             return None
         return moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
 
@@ -208,16 +257,24 @@ class Labelled(Batch):
     """B texts with a label each, or one per token."""
 
     ids: Tensor = field(metadata=on_device(longest=0))  # B T
-    lengths: Tensor | None = field(metadata=on_device())  # B; None: no padding
+    lengths: Tensor | None = field(metadata=on_device(fill=1))  # B; None: no padding
     sentences: Tensor | None = field(metadata=on_device(longest=0))  # B T; None: no second texts
-    labels: Tensor = field(metadata=on_device(longest=0))  # B, or B T with `NONE` where nothing counts
-    rows: np.ndarray = field(metadata=on_host())  # B
-    host_lengths: np.ndarray = field(metadata=on_host())  # B: `lengths` on the host
-    host_labels: np.ndarray = field(metadata=on_host(longest=0))  # as `labels`
+    labels: Tensor = field(metadata=on_device(longest=0, fill=NONE))  # B, or B T with `NONE` where nothing counts
+    rows: np.ndarray = field(metadata=on_host(fill=NONE))  # B
+    host_lengths: np.ndarray = field(metadata=on_host(fill=1))  # B: `lengths` on the host
+    host_labels: np.ndarray = field(metadata=on_host(longest=0, fill=NONE))  # as `labels`
+    fixed: bool = False  # of few shapes, and never without `lengths`
+    ragged = True
 
     def __post_init__(self):
-        if (self.host_lengths == self.ids.size(1)).all():
+        if not self.fixed and (self.host_lengths == self.ids.size(1)).all():
             object.__setattr__(self, "lengths", None)
+
+    def marked(self) -> "Labelled":
+        if self.fixed:
+            return self
+        lengths = torch.from_numpy(self.host_lengths).to(self.ids.device) if self.lengths is None else self.lengths
+        return replace(self, lengths=lengths, fixed=True).filled()
 
     @property
     def count(self) -> int:
@@ -226,8 +283,9 @@ class Labelled(Batch):
 
     @property
     def chosen(self) -> Tensor | None:
-        """The indices of labels that count in the flattened labels, M; None if all count. Computed on the host."""
-        return true_places(self.host_labels != NONE, self.ids.device)
+        """The indices of labels that count in the flattened labels, M, computed on the host; None if all count, or the
+        batch is fixed."""
+        return None if self.fixed else true_places(self.host_labels != NONE, self.ids.device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ class Objective:
     unit = ""  # the name of a target, if not a token
     warning = ""  # about the last evaluated model
     dynamic: bool | None = None  # whether to compile for dynamic shapes; None: torch decides
+    fixed_shapes = False  # whether a step of `marked` batches of one shape can be recorded: see training/recorded.py
 
     def count(self, batch: Any) -> int:
         """The number of targets in the batch, without synchronising."""

@@ -21,6 +21,7 @@ class ClassifyLoss(Objective):
     name = "classify"
     unit = "texts"
     dynamic = True
+    fixed_shapes = True
 
     def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
         self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores
@@ -92,6 +93,7 @@ class ClassifySamples(ClassifyLoss):
     """One label for an image, a clip, a series or a row of a table."""
 
     unit = "samples"
+    fixed_shapes = False
 
     def count(self, batch: Any) -> int:
         return len(batch)
@@ -112,10 +114,7 @@ class ClassifyImages(ClassifySamples):
 
     unit = "images"
     dynamic = False
-
-    def marked_loss_sum(self, model: Any, batch: Any) -> Tensor:
-        """`loss_sum`: every image counts, so shapes are fixed anyway."""
-        return self.loss_sum(model, batch)
+    fixed_shapes = True
 
 
 class ByCode:

@@ -17,6 +17,7 @@ class NextToken(Objective):
     """Cross-entropy of the next token, over the targets that count: all of a text, the answers of a dialogue."""
 
     name = "lm"
+    fixed_shapes = True
     compiled = False
 
     def __init__(self, smoothing: float = 0.0):
@@ -29,7 +30,7 @@ class NextToken(Objective):
         return batch.inputs, batch.documents, batch.chosen
 
     def targets(self, batch: Tokens) -> Tensor:
-        return picked(batch.targets, batch.chosen)
+        return picked(batch.labels, batch.chosen)
 
     def scored(self, model: LanguageModel, *inputs: Any) -> Tensor:
         ids, documents, chosen = inputs
@@ -39,14 +40,8 @@ class NextToken(Objective):
         return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
 
     def loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
-        if self.compiled:
-            return self.marked_loss_sum(model, batch)
-        return self.device_loss(model, batch.inputs, batch.targets, batch.chosen, batch.documents)
-
-    def marked_loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
-        """The same with fixed shapes: positions that do not count are marked, not left out."""
-        targets = batch.targets if batch.counts is None else batch.targets.masked_fill(~batch.counts, -1)
-        return self.device_loss(model, batch.inputs, targets, None, batch.documents)
+        batch = batch.marked() if self.compiled and batch.counts is not None else batch
+        return self.device_loss(model, batch.inputs, batch.labels, batch.chosen, batch.documents)
 
     def device_loss(
         self, model: LanguageModel, inputs: Tensor, targets: Tensor, chosen: Tensor | None, documents: Tensor | None

@@ -22,7 +22,7 @@ class Regularised(Objective):
         self, own: Objective, consistency: float = 0.0, teachers: Sequence[nn.Module] = (), share: float = 0.5
     ):
         self.own, self.consistency, self.teachers, self.share = own, consistency, list(teachers), share
-        self.name, self.unit, self.dynamic = own.name, own.unit, own.dynamic
+        self.name, self.unit, self.dynamic, self.fixed_shapes = own.name, own.unit, own.dynamic, own.fixed_shapes
         for teacher in self.teachers:
             teacher.eval().requires_grad_(False)
 

@@ -26,6 +26,7 @@ class TranslateLoss(Objective):
 
     def __init__(self, smoothing: float = 0.1, sampled: int = 0):
         self.smoothing, self.sampled = smoothing, sampled
+        self.fixed_shapes = not sampled  # the size of a sample depends on the targets
 
     def count(self, batch: Any) -> int:
         return batch.targets_count
@@ -35,8 +36,8 @@ class TranslateLoss(Objective):
         return batch.source, None if batch.full_source else batch.source_lengths, batch.inputs, batch.chosen
 
     def targets(self, batch: Any) -> Tensor:
-        """The real ones."""
-        return picked(batch.target, batch.chosen)
+        """The real ones; of a fixed batch all, the others negative."""
+        return picked(batch.labels, batch.chosen)
 
     def scored(self, model: EncoderDecoder, *inputs: Any) -> Tensor:
         source, lengths, begun, chosen = inputs

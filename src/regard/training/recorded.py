@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.errors import WorkFailed
 
 WARM = 3  # steps of a shape before it is recorded, for what is set up at first use
-MOST = 8  # recordings: the batches of an epoch have one shape, the last one another
+MOST = 48  # recordings: ragged batches have two dozen shapes, others one or two
 
 Step = tuple[Tensor, Tensor, Tensor]  # the loss, the norm of its gradients, 1 if either is not finite
 
@@ -27,22 +27,25 @@ class Recording:
 
 
 class RecordedStep:
-    """`launched` and `marked` take micro-batches and a count of targets and do a whole step; `marked` masks what does
-    not count instead of leaving it out, so that all shapes are fixed. After a few batches of a shape, `marked` is
-    recorded as a CUDA graph. Accumulated micro-batches, and batches without a fixed shape, go to `launched`.
+    """`launched` takes micro-batches and a count of targets and does a whole step. After a few batches of a shape, it
+    is recorded as a CUDA graph for `marked` ones, in which what does not count is masked instead of left out, so that
+    all shapes are fixed. Accumulated micro-batches, and batches without a fixed shape, are launched as they are, and
+    so are ragged ones unless `fills`.
 
     For a small model, whose kernels end before the next is launched, steps take a third of the time.
     """
 
-    def __init__(self, launched: Callable[..., Step], marked: Callable[..., Step], device: torch.device):
-        self.launched, self.marked, self.device = launched, marked, device
+    def __init__(self, launched: Callable[..., Step], device: torch.device, fills: bool):
+        self.launched, self.device, self.fills = launched, device, fills
         self.seen: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
         self.pool: Any = None  # of memory, shared because one recording is replayed at a time
 
     def __call__(self, batches: list[Any], count: int) -> Step:
+        if len(batches) > 1 or (batches[0].ragged and not self.fills):
+            return self.launched(batches, count)
         batch = batches[0].marked()
-        if len(batches) > 1 or (shape := batch.shape) is None:
+        if (shape := batch.shape) is None:
             return self.launched(batches, count)
         if shape not in self.recordings:
             self.seen[shape] += 1
@@ -66,7 +69,7 @@ class RecordedStep:
         a recording must not wait for another stream."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
-            step = self.marked(batches, count)
+            step = self.launched(batches, count)
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
         return step
 
@@ -83,7 +86,7 @@ class RecordedStep:
     def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
-            step = self.marked([batch], count)  # every replay overwrites them
+            step = self.launched([batch], count)  # every replay overwrites them
         self.pool = graph.pool()
 
         def replay() -> Step:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.data.batch import LENGTHS
 from regard.training.memory import fitted, pieces
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
@@ -40,16 +41,14 @@ class Stepper:
         if world.size > 1:
             self.work, self.watch = self.exchanged, Stopwatch(device)
             return
-        marked = getattr(parts.objective, "marked_loss_sum", None)  # of an objective with fixed shapes
-        recordable = marked is not None and not parts.run.parallel.checkpoint  # recomputing reads the RNG's state
-        if device.type == "cuda" and recordable:
-            self.work = RecordedStep(self.launched, partial(self.launched, loss_sum=marked), device)
+        if device.type == "cuda" and recordable(parts):
+            self.work = RecordedStep(self.launched, device, fills=waits_for_host(parts))
 
     def __call__(self, micros: list[Any], count: float) -> Step:
         return (self.launched if self.at.limit and self.world.size == 1 else self.work)(micros, count)
 
-    def launched(self, micros: list[Any], count: Any, loss_sum: Callable[..., Tensor] | None = None) -> Step:
-        part = partial(self.share, count=count, loss_sum=loss_sum or self.loss_sum)
+    def launched(self, micros: list[Any], count: Any) -> Step:
+        part = partial(self.share, count=count, loss_sum=self.loss_sum)
         loss = fitted(part, micros, self.at, self.optimiser.zero_grad, self.say)
         return (loss, *self.optimiser.update(loss))
 
@@ -68,6 +67,23 @@ class Stepper:
             loss = loss_sum(self.model, batch.to(self.device)) / count
         (loss * self.world.size).backward()  # undoes the averaging over ranks
         return loss.detach()
+
+
+SMALL = 2e12  # operations of a step that a GPU computes faster than the host launches it
+
+
+def recordable(parts: Parts) -> bool:
+    """Whether steps can be CUDA graphs: nothing in them waits for the device, and no shape depends on values."""
+    return parts.objective.fixed_shapes and not parts.run.parallel.checkpoint  # recomputing reads the RNG's state
+
+
+def waits_for_host(parts: Parts) -> bool:
+    """Whether a GPU waits for the host in steps of ragged batches: then recording gains more than padding costs."""
+    run, model = parts.run, parts.model
+    if getattr(model.config, "max_length", 0) % LENGTHS:
+        return False  # padding might exceed the model's positions
+    passes = 2 if run.consistency else 1
+    return 6 * sum(p.numel() for p in model.parameters()) * run.tokens * passes < SMALL
 
 
 class Stopwatch:
