@@ -80,6 +80,8 @@ def recordable(parts: Parts) -> bool:
 def waits_for_host(parts: Parts) -> bool:
     """Whether a GPU waits for the host in steps of ragged batches: then recording gains more than padding costs."""
     run, model = parts.run, parts.model
+    if run.compile:
+        return False  # two or three graphs serve all shapes of ragged batches, but not the filled ones too
     if getattr(model.config, "max_length", 0) % LENGTHS:
         return False  # padding might exceed the model's positions
     passes = 2 if run.consistency else 1
