@@ -70,15 +70,15 @@ def training_step(
     model: Any, objective: Any, batch: Any, count: int, optim: Optim = ADAMW
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
     """A step on a GPU as in `regard train`: recorded once it is warm, if the objective has fixed shapes."""
-    optimiser, marked = Optimiser(model, optim), getattr(objective, "marked_loss_sum", None)
+    optimiser = Optimiser(model, optim)
 
     def step(batches: list[Any], count: Any) -> tuple[torch.Tensor, ...]:
         with torch.autocast("cuda", torch.bfloat16):
-            loss = (marked or objective.loss_sum)(model, batches[0]) / count
+            loss = objective.loss_sum(model, batches[0]) / count
         loss.backward()
         return (loss.detach(), *optimiser.update(loss.detach()))
 
-    work = RecordedStep(step, step, torch.device("cuda")) if marked else step
+    work = RecordedStep(step, torch.device("cuda"), fills=False) if objective.fixed_shapes else step
     return lambda: work([batch], count)
 
 

@@ -47,11 +47,11 @@ def ours(precision: str = "bf16", set_lr: Callable[[Optimiser], None] = lambda _
 
     def whole(batches: list[Tokens], count) -> tuple[torch.Tensor, ...]:
         with precise:
-            loss = task.marked_loss_sum(model, batches[0]) / count
+            loss = task.loss_sum(model, batches[0]) / count
         loss.backward()
         return (loss.detach(), *optimiser.update(loss.detach()))
 
-    recorded = RecordedStep(whole, whole, torch.device("cuda"))
+    recorded = RecordedStep(whole, torch.device("cuda"), fills=False)
 
     def step(ids: torch.Tensor) -> torch.Tensor:
         set_lr(optimiser)
