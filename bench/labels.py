@@ -25,8 +25,9 @@ import torch
 from _common import RESULTS, machine
 
 import regard
+from regard.data.iob import is_iob
 from regard.data.labelled import LabelledConfig, read_parts
-from regard.metrics.labels import entity_score, is_iob
+from regard.metrics.labels import entity_score
 from regard.tasks import assemble, train_run
 from regard.tasks.plan import load_recipe
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.iob import is_iob
 from regard.metrics.labels import (
     alarm,
     by_class,
@@ -13,7 +14,6 @@ from regard.metrics.labels import (
     confusion,
     entity_score,
     interval,
-    is_iob,
     macro_f1,
     reliability,
 )

@@ -105,11 +105,6 @@ def calibration_error(table: Sequence[Bin]) -> float:
 # -- entities -----------------------------------------------------------------------------------------------------
 
 
-def is_iob(labels: Sequence[str]) -> bool:
-    """Whether these tags mark entities: O, B-X and I-X only."""
-    return any(x.startswith("B-") for x in labels) and all(x == "O" or x[:2] in ("B-", "I-") for x in labels)
-
-
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, first word, word after the last), by strict IOB2: B-X opens an entity, I-X only continues an X."""
     spans, kind, start = set(), "", 0

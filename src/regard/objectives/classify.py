@@ -75,8 +75,8 @@ class ClassifyLoss(Objective):
                 total += F.cross_entropy(logits, targets, reduction="sum", ignore_index=NONE).item()
                 real = targets != NONE
                 true.append(targets[real].cpu().numpy())
-                guessed.append(logits.argmax(-1)[real].cpu().numpy())
                 rows.append(self.places(batch))
+                guessed.append(self.guess(logits[real], rows[-1]))
         order = np.argsort(np.concatenate(rows), kind="stable")
         true, guessed = np.concatenate(true)[order], np.concatenate(guessed)[order]
         metrics = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
@@ -87,6 +87,10 @@ class ClassifyLoss(Objective):
     def places(self, batch: Any) -> np.ndarray:
         """Which text each label that counts belongs to, M."""
         return batch.rows
+
+    def guess(self, logits: Tensor, places: np.ndarray) -> np.ndarray:
+        """The predicted labels, M: M L logits of the texts `places`."""
+        return logits.argmax(-1).cpu().numpy()
 
 
 class ClassifySamples(ClassifyLoss):

@@ -9,6 +9,7 @@ import torch
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from regard.data.batch import collate_labelled, packed
+from regard.data.iob import BestTags
 from regard.data.labelled import NONE, first_pieces, second_from
 from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.errors import ConfigError, DataError
@@ -156,7 +157,7 @@ class Tagger(Labeller):
         return tags.words
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[str], list[float]]]:
-        """For each sentence, a list of words, their labels and probabilities.
+        """For each sentence, a list of words, their labels and probabilities; IOB2 labels are the likeliest valid ones.
 
         A sentence over the length limit is read in parts; a word without tokens (a stray control character) gets O.
         """
@@ -170,14 +171,19 @@ class Tagger(Labeller):
                 last = max((w for w in encoded.words if w is not None), default=0)
                 # the last word may be cut in two: it starts the next part
                 start += max(1, last) if encoded.cut else len(window)
-        outside = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
-        answers = [([outside] * len(words), [0.0] * len(words)) for words in sentences]
+        outside = self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0
+        every = [np.zeros((len(words), len(self.labels))) for words in sentences]
         for (number, start, encoded), likely in zip(parts, self._states([p for _, _, p in parts]), strict=True):
             words = first_pieces(encoded, range(len(sentences[number]) - start))
             for word, row in zip(words, likely, strict=True):
                 if word != NONE:
-                    answers[number][0][start + word] = self.labels[int(row.argmax())]
-                    answers[number][1][start + word] = float(row.max())
+                    every[number][start + word] = row
+        answers, best_tags = [], BestTags(self.labels)
+        for p in every:
+            log_p = np.log(np.maximum(p, np.finfo(p.dtype).tiny))
+            log_p[~p.any(1), outside] = 0.0  # words without tokens
+            best = best_tags(log_p)
+            answers.append(([self.labels[i] for i in best], p[np.arange(len(p)), best].tolist()))
         return answers
 
 

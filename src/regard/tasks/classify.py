@@ -132,8 +132,10 @@ class Labels(Task):
         from regard.objectives.tag import TagLoss as PieceObjective
 
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
-        objective = PieceObjective if self.per_piece else Objective
-        return objective(run.smoothing, weights, None if data is None else self.scores(run, data))
+        scores = None if data is None else self.scores(run, data)
+        if self.per_piece:
+            return PieceObjective(run.smoothing, weights, scores, () if data is None else data.labels)
+        return Objective(run.smoothing, weights, scores)
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         return class_scores(run, data.labels)

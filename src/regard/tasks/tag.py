@@ -54,7 +54,8 @@ class Tag(Labels):
         """Entity F1, if the labels are IOB2."""
         import numpy as np
 
-        from regard.metrics.labels import entity_score, is_iob
+        from regard.data.iob import is_iob
+        from regard.metrics.labels import entity_score
 
         labels, marks = data.labels, data.valid["labels"]
         if not is_iob(labels):
@@ -119,8 +120,8 @@ class Tag(Labels):
         return Verdict(on=test.on, detail=detail, values=values, text=text, contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
+        from regard.data.iob import is_iob
         from regard.metrics.compare import Sums, counted
-        from regard.metrics.labels import is_iob
 
         entities = is_iob(predictor.labels)
         pairs = zip(test.targets, self.tags(predictor, test, console), strict=True)

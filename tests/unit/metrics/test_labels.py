@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from regard.data.iob import is_iob
 from regard.errors import DataError
 from regard.metrics.labels import (
     alarm,
@@ -15,7 +16,6 @@ from regard.metrics.labels import (
     entities,
     entity_score,
     interval,
-    is_iob,
     macro_f1,
     reliability,
     words,

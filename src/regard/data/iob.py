@@ -1,0 +1,42 @@
+"""IOB2, the tags of entities: B-X begins an X, I-X continues it, O is outside."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+NEVER = -1e9  # the log-probability of a tag that may not follow
+
+
+def is_iob(labels: Sequence[str]) -> bool:
+    """Whether these tags mark entities: O, B-X and I-X only."""
+    return any(x.startswith("B-") for x in labels) and all(x == "O" or x[:2] in ("B-", "I-") for x in labels)
+
+
+def may_follow(tag: str, before: str) -> bool:
+    return not tag.startswith("I-") or before in (tag, f"B-{tag[2:]}")
+
+
+class BestTags:
+    """The likeliest tags of a sentence of which each word has probabilities. In IOB2 I-X only follows B-X or I-X, so
+    all words are decided together (Viterbi 1967); other tags are each the likeliest of their word."""
+
+    def __init__(self, labels: Sequence[str]):
+        self.constrained = is_iob(labels)
+        self.allowed = np.array([[may_follow(tag, before) for tag in labels] for before in labels], bool)  # L L
+        self.first = np.array([may_follow(tag, "O") for tag in labels], bool)  # L
+
+    def __call__(self, log_p: np.ndarray) -> np.ndarray:
+        """W L log-probabilities, or logits -> W numbers of tags."""
+        best = log_p.argmax(-1)
+        if not self.constrained or not len(best) or (self.first[best[0]] and self.allowed[best[:-1], best[1:]].all()):
+            return best
+        score, ways = np.where(self.first, log_p[0], NEVER), []  # L: of the best tags up to here, by the last one
+        barred = np.where(self.allowed, 0.0, NEVER)
+        for row in log_p[1:]:
+            each = score[:, None] + barred
+            ways.append(each.argmax(0))
+            score = each.max(0) + row
+        best[-1] = score.argmax()
+        for word in range(len(ways), 0, -1):
+            best[word - 1] = ways[word - 1][best[word]]
+        return best
