@@ -102,7 +102,8 @@ class Transformer(EncoderDecoder):
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
         self.check_length(capacity)
         memory, mask = self.encode(source, lengths)
-        cross = [layer.cross.keys_values(memory) for layer in self.decoder]
+        pairs = (layer.cross.keys_values(memory) for layer in self.decoder)
+        cross = [(k.contiguous(), v.contiguous()) for k, v in pairs]  # once, instead of in every step
         c = self.config
         cache = new_cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
         reach_(self, capacity)

@@ -44,11 +44,45 @@ def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float =
     """
     if isinstance(mask, Packed) and not dropout and mask.has_kernel(q):
         return packed_attention(q, k, v, mask)
+    if takes_products(q, k, mask):
+        return product_attention(q, k, v, mask.dense())
     grouped = q.size(1) != k.size(1)
     if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head, without a copy
         few = q.view(q.size(0), k.size(1), -1, q.size(3))  # B G H/G K
         return F.scaled_dot_product_attention(few, k, v, **mask.sdpa(q.dtype)).view(*q.shape[:3], v.size(3))
     return F.scaled_dot_product_attention(q, k, v, **mask.sdpa(q.dtype), dropout_p=dropout, enable_gqa=grouped)
+
+
+# What torch's fused kernel for CPUs needs for a head, however few its queries, is worth more than 64 keys.
+QUERIES, KEYS, HEADS = 8, 64, 64
+LOG2, SAFE = math.log(2), 96.0  # 2 to this power, summed over so many keys, does not overflow
+
+
+def takes_products(q: Tensor, k: Tensor, mask: Mask) -> bool:
+    """Whether `product_attention` is faster: on a CPU, for the few queries of many beams, and few keys."""
+    if q.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    few = 1 < q.size(2) <= QUERIES and k.size(2) <= KEYS and q.size(0) * q.size(1) >= HEADS
+    return few and q.dtype == torch.float and q.size(1) == k.size(1) and mask.bias() is None
+
+
+def product_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None) -> Tensor:
+    """The plain form for many heads with few queries and keys, with powers of 2, and without the maximum: no score may
+    be so large that its power overflows, and if one is, the plain form itself is taken.
+
+    A step of 250 sentences takes 0.28 instead of 0.66 ms with 10 keys, 0.42 instead of 0.56 with 20 and 0.67 instead of
+    0.85 with 40 (one core of an AMD EPYC).
+    """
+    B, H, T, K = q.shape
+    flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+    scores = torch.baddbmm(flat_q[:1, :1, :1], flat_q, flat_k.mT, beta=0, alpha=1 / (math.sqrt(K) * LOG2))  # B·H T S
+    if not scores.abs().max() < SAFE:
+        return attention_weights(q, k, table) @ v
+    weights = scores.exp2_()
+    if table is not None:
+        weights.view(B, H, T, -1).mul_(table)
+    y = torch.bmm(weights, flat_v)
+    return y.div_(weights.sum(-1, keepdim=True).clamp_min_(torch.finfo(y.dtype).tiny)).view(B, H, T, -1)
 
 
 def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import tensor
 
-from regard.nn.attention import attention_weights, fast_attention, plain_attention
+from regard.nn.attention import attention_weights, fast_attention, plain_attention, product_attention, takes_products
 from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask, UpTo, Window
 
 close = torch.testing.assert_close
@@ -142,6 +142,39 @@ def test_plain_is_fast_values_and_gradients(mask):
     for a, b in zip(torch.autograd.grad(plain, qkv, expected), torch.autograd.grad(fast, qkv, expected), strict=True):
         assert a.isfinite().all()
         close(a, b)
+
+
+BEAMS = {
+    "everything": Everything(),
+    "lengths": Lengths(torch.arange(20) % 7 + 1, 7),
+    "a row of nobody": TableMask(torch.rand(20, 1, 5, 7, generator=torch.Generator().manual_seed(1)) > 0.7),
+}
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0, torch.inf], ids=["usual", "too large for a power", "not finite"])
+@pytest.mark.parametrize("mask", BEAMS.values(), ids=list(BEAMS))
+@torch.no_grad()
+def test_the_products_for_many_beams_are_plain_attention(mask, spread):
+    """Also where scores that are masked are far larger than the rest."""
+    q, k, v = torch.randn(20, 4, 5, 8), torch.randn(20, 4, 7, 8), torch.randn(20, 4, 7, 6)
+    k[:, :, -1] *= spread
+    q[0] *= 0.0 if spread == torch.inf else spread
+    assert takes_products(q, k, mask)
+    got = product_attention(q, k, v, mask.dense())
+    close(got, plain_attention(q, k, v, mask), equal_nan=True)
+    close(fast_attention(q, k, v, mask), got, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@torch.no_grad()
+def test_what_the_fused_kernel_does_better_is_left_to_it():
+    q, k = torch.randn(16, 4, 5, 8), torch.randn(16, 4, 7, 8)
+    assert takes_products(q, k, Everything())
+    few, alone, long = q[:15], q[:, :, :1], torch.randn(16, 4, 65, 8)
+    assert not any(takes_products(x, k, Everything()) for x in (few, alone, long, q.double()))
+    assert not takes_products(q, long, Everything()) and not takes_products(q, k[:, :2], Everything())
+    assert not takes_products(q, k, Leaning(Everything(), torch.zeros(1, 4, 5, 7)))
+    with torch.enable_grad():
+        assert not takes_products(q, k, Everything())
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])

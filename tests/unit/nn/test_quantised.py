@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.errors import ConfigError
 from regard.nn import quantised
-from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, hadamard, turn
+from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, WideProduct, hadamard, has_vnni, turn
 
 close = torch.testing.assert_close
 
@@ -26,23 +26,38 @@ def error(got: torch.Tensor, wanted: torch.Tensor) -> float:
     return ((got - wanted).norm() / wanted.norm()).item()
 
 
-# the product
+# the products
+
+needs_vnni = pytest.mark.skipif(not has_vnni(), reason="oneDNN adds in 16 bits on this CPU")
+both = pytest.mark.parametrize("kind", [Product, pytest.param(WideProduct, marks=needs_vnni)])
 
 
-@pytest.mark.parametrize("depth", [1, 5, 64, 3072])
-def test_sums_are_exact_whatever_the_numbers(depth):
+@both
+@pytest.mark.parametrize(("rows", "depth"), [(9, 1), (9, 5), (9, 64), (9, 3072), (65, 128), (640, 33)])
+def test_sums_are_exact_whatever_the_numbers(kind, rows, depth):
     """The largest numbers first: in 16 bits two of their products must not overflow."""
-    x = torch.randint(-X_LEVELS, X_LEVELS + 1, (9, depth))
-    w = torch.randint(-W_LEVELS, W_LEVELS + 1, (13, depth))
-    x[0], x[1], w[0], w[1] = X_LEVELS, -X_LEVELS, W_LEVELS, -W_LEVELS
-    got = Product(w.to(torch.int8), torch.ones(13))(x / X_LEVELS) * X_LEVELS
-    close(got.double(), (x @ w.T).double(), rtol=2e-7, atol=0.0)  # float32 of whole numbers
+    x = torch.randint(-kind.x_levels, kind.x_levels + 1, (rows, depth))
+    w = torch.randint(-kind.w_levels, kind.w_levels + 1, (13, depth))
+    x[0], x[1], w[0], w[1] = kind.x_levels, -kind.x_levels, kind.w_levels, -kind.w_levels
+    most = torch.full((rows, 1), float(kind.x_levels))
+    got = kind(w.to(torch.int8), torch.ones(13))(x.float(), most) * most
+    close(got.double(), (x @ w.T).double(), rtol=3e-7, atol=0.0)  # float32 of whole numbers
 
 
-def test_every_output_has_its_own_scale():
-    w, scale = torch.randint(-W_LEVELS, W_LEVELS + 1, (5, 16)), torch.tensor([0.0, 1e-6, 1.0, 3.0, 1e6])
-    x = torch.randint(-X_LEVELS, X_LEVELS + 1, (2, 3, 16)) / X_LEVELS
-    close(Product(w.to(torch.int8), scale)(x), F.linear(x.double(), w * scale[:, None].double()).float())
+@both
+def test_every_output_and_every_row_has_its_own_scale(kind):
+    w, scale = torch.randint(-kind.w_levels, kind.w_levels + 1, (5, 16)), torch.tensor([0.0, 1e-6, 1.0, 3.0, 1e6])
+    x = torch.randint(-kind.x_levels, kind.x_levels + 1, (2, 3, 16)) / kind.x_levels
+    most = torch.logspace(-3, 3, 6).view(2, 3, 1)
+    expected = F.linear(x.double(), w * scale[:, None].double()).float()
+    close(kind(w.to(torch.int8), scale)(x * most, most), expected)
+
+
+@both
+@pytest.mark.parametrize("shape", [(0, 16), (2, 0, 16)])
+def test_there_may_be_no_rows(kind, shape):
+    product = kind(torch.randint(-91, 92, (5, 16)).to(torch.int8), torch.ones(5))
+    assert product(torch.randn(shape), torch.ones(*shape[:-1], 1)).shape == (*shape[:-1], 5)
 
 
 def test_two_products_fit_in_16_bits():
@@ -71,9 +86,11 @@ def test_turning_is_the_matrix_product_and_its_sums_are_exact():
 # the map
 
 
-@pytest.mark.parametrize(("width", "out"), [(768, 2304), (100, 33), (576, 64), (3, 5)])
+@pytest.mark.parametrize(("width", "out"), [(768, 2304), (100, 33), (576, 64), (3, 5), (384, 3072)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_it_is_nearly_the_linear_map(width, out, bias):
+@pytest.mark.parametrize("vnni", [False, pytest.param(True, marks=needs_vnni)])
+def test_it_is_nearly_the_linear_map(width, out, bias, vnni, monkeypatch):
+    monkeypatch.setattr(quantised, "has_vnni", lambda: vnni)
     linear = nn.Linear(width, out, bias=bias)
     x = torch.randn(4, 6, width)
     expected = linear(x)
@@ -126,8 +143,9 @@ def test_rows_of_zeros_and_of_nan_are_their_own_business():
     assert got[2:].isnan().all()
 
 
-def test_no_rows_half_precision_and_weights_of_zero():
+def test_one_vector_no_rows_half_precision_and_weights_of_zero():
     ours = Int8Linear.from_linear(torch.zeros(3, 8), torch.arange(3.0))
+    assert ours(torch.randn(8)).tolist() == [0, 1, 2]
     assert ours(torch.randn(0, 8)).shape == (0, 3)
     assert ours(torch.randn(2, 8).bfloat16()).dtype == torch.bfloat16
     assert ours(torch.randn(2, 8)).tolist() == [[0, 1, 2]] * 2
@@ -145,5 +163,6 @@ def test_other_machines_are_told(monkeypatch):
     with pytest.raises(ConfigError, match="for CPUs"):
         Int8Linear.from_linear(torch.empty(3, 8, device="meta"))
     monkeypatch.setattr(torch.backends.quantized, "engine", "qnnpack")
+    monkeypatch.setattr(quantised, "has_vnni", lambda: False)
     with pytest.raises(ConfigError, match="AVX2"):
         Int8Linear.from_linear(torch.randn(3, 8))
