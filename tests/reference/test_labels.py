@@ -73,6 +73,9 @@ def test_transformers_opens_the_folder_with_equal_logits(task, packed, encoder, 
         text = "Ada met Grace in Paris"
         batch = tokenizer(text.split(), is_split_into_words=True, return_tensors="pt")
         words = batch.word_ids()
+        written = {0: 1, 2: 1, 4: 1}  # Ada, Grace and Paris begin with a capital
+        batch["token_type_ids"] = torch.tensor([[written.get(w, 0) for w in words]])
+        assert "token_type_ids" in (tmp_path / "run" / "README.md").read_text()
         with torch.no_grad():
             likely = theirs.eval()(**batch).logits[0].softmax(-1)
         first = [words.index(w) for w in range(5)]
@@ -102,7 +105,7 @@ def test_the_training_loss_is_transformers(task, encoder, data):
     lengths = torch.full((len(batch),), batch.ids.size(1)) if batch.lengths is None else batch.lengths
     mask = (torch.arange(batch.ids.size(1)) < lengths[:, None]).long()
     labels = batch.labels.masked_fill(batch.labels < 0, -100)
-    expected = theirs(input_ids=batch.ids, attention_mask=mask, labels=labels).loss
+    expected = theirs(input_ids=batch.ids, attention_mask=mask, token_type_ids=batch.sentences, labels=labels).loss
     loss = parts.objective.loss_sum(model, batch) / batch.count
     close(loss, expected, atol=1e-5, rtol=1e-5)
     loss.backward()
@@ -122,6 +125,27 @@ def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, da
     parts = assemble(run_of("classify", tmp_path / "first", data), say=messages.append)
     close(parts.model.classifier.weight, regard.load(tmp_path / "first").model.classifier.weight)
     assert any("all weights come from the model" in line for line in messages)
+
+
+def test_a_tagger_is_told_how_words_are_written(encoder, data, tmp_path):
+    run = run_of("tag", encoder, data, batch=4)
+    start, model = regard.load(encoder).model, assemble(run, say=lambda _: None).model
+    assert run.data.case and start.config.types == 2
+    close(model.sentence.weight, start.sentence.weight[:1].expand(4, -1))  # so it begins as the encoder it was
+    train_run(run, tmp_path / "run", quiet=True)
+    tagger = regard.load(tmp_path / "run")
+    upper, lower = (tagger.tag_words([words])[0][1] for words in (["Ada", "met", "GRACE"], ["ada", "met", "grace"]))
+    assert upper != lower
+    again = run_of("tag", tmp_path / "run", data)
+    close(assemble(again, say=lambda _: None).model.sentence.weight, tagger.model.sentence.weight)
+    texts = run_of("classify", tmp_path / "run", data)
+    assert not texts.data.case and texts.model.types == 4
+    plain = dataclasses.replace(run, data=dataclasses.replace(run.data, case=False))
+    for other in (plain, get("tag").probe(run)):
+        parts = assemble(other, say=lambda _: None)
+        assert parts.model.config.types == 2 and next(parts.loader).sentences is None
+    lora = finetune_run(encoder, "tag", LabelledConfig(path=str(data["tag"])), lora=2)
+    assert not lora.data.case  # it would not train the segments
 
 
 def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):

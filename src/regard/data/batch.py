@@ -258,7 +258,7 @@ class Labelled(Batch):
 
     ids: Tensor = field(metadata=on_device(longest=0))  # B T
     lengths: Tensor | None = field(metadata=on_device(fill=1))  # B; None: no padding
-    sentences: Tensor | None = field(metadata=on_device(longest=0))  # B T; None: no second texts
+    sentences: Tensor | None = field(metadata=on_device(longest=0))  # B T segments; None: all 0
     labels: Tensor = field(metadata=on_device(longest=0, fill=NONE))  # B, or B T with `NONE` where nothing counts
     rows: np.ndarray = field(metadata=on_host(fill=NONE))  # B
     host_lengths: np.ndarray = field(metadata=on_host(fill=1))  # B: `lengths` on the host
@@ -336,9 +336,11 @@ def _padded(sentences: Sequence[Ids], eos: int, pad: int, multiple: int) -> tupl
 
 
 def collate_labelled(
-    texts: Sequence[tuple[Ids, int, Ids]], pad: int, per_piece: bool, rows: np.ndarray | None = None
-) -> Labelled:
-    """A batch of (ids, start of the second text, label or labels)."""
+    texts: Sequence[tuple[Ids, int, Ids]], pad: int, per_piece: bool, rows: np.ndarray | None = None,
+    types: Sequence[Ids] | None = None,
+) -> Labelled:  # fmt: skip
+    """A batch of (ids, start of the second text, label or labels). `types` are segments instead of first and second
+    texts."""
     sizes = np.array([len(ids) for ids, _, _ in texts], np.int64)
     seconds = np.array([second for _, second, _ in texts], np.int64)
     places = np.arange(sizes.max())
@@ -349,11 +351,17 @@ def collate_labelled(
         labels[inside] = np.concatenate([marks for _, _, marks in texts])
     else:
         labels = np.array([label[0] for _, _, label in texts], np.int64)
-    second = (places >= seconds[:, None]) & inside  # B T
+    if types is not None:
+        segments = np.zeros(inside.shape, np.int64)
+        segments[inside] = np.concatenate(types)
+    elif (seconds < sizes).any():
+        segments = ((places >= seconds[:, None]) & inside).astype(np.int64)
+    else:
+        segments = None
     return Labelled(
         ids=torch.from_numpy(ids),
         lengths=torch.from_numpy(sizes),
-        sentences=torch.from_numpy(second.astype(np.int64)) if (seconds < sizes).any() else None,
+        sentences=None if segments is None else torch.from_numpy(segments),
         labels=torch.from_numpy(labels),
         rows=np.arange(len(texts)) if rows is None else rows,
         host_lengths=sizes,

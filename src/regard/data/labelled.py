@@ -30,7 +30,8 @@ Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the training and validati
 
 @dataclass(frozen=True)
 class PreparedLabels(Store):
-    """Labelled texts in columns: `ids`, the start of each `second` text, and `labels`, one per text or token."""
+    """Labelled texts in columns: `ids`, the start of each `second` text, and `labels`, one per text or token; if the
+    model reads them, also the `cases` of words."""
 
     tokenizer: EncoderTokenizer
     train: dict[str, Any]
@@ -54,15 +55,17 @@ def prepare_labels(
 ) -> PreparedLabels:
     """Everything training needs, built from `config`'s files or found in the cache. `summary` is stored with it, so
     that the examples are read once."""
+    if config.case and kind != "tag":
+        raise ConfigError("data.case is for tagging; leave it out")
     files = locate(config, say)
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
-    if config.strict:
-        shaping["strict"] = True
+    shaping |= {name: True for name in ("strict", "case") if getattr(config, name)}
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they determine how a file is read
     own = own_tokenizer(config.tokenizer) if config.tokenizer else None
     if own is not None:
+        own.mark_case(config.case)
         hashes["tokenizer"] = hashlib.sha256(own.tokenizer.to_str().encode()).hexdigest()
         shaping |= {"vocab": 0, "lower": True}
     ready = store.prepare(
@@ -182,11 +185,13 @@ def _build(
     labels = TARGETS[config.targets].codes(counts, labels_of(valid), str(train_file), places)
     lines = [line for row in train for line in texts_of(row)]
     tokenizer = own or WordPiece.train(lines, config.vocab, config.lower)
+    tokenizer.mark_case(config.case)
     tokenizer.save(writer.folder, config.max_length)
     columns = {
         "ids": Column(store.id_type(tokenizer.size), ragged=True),
         "second": Column(np.int64),
         "labels": Column(np.int32, ragged=kind == "tag"),
+        **({"cases": Column(np.int8, ragged=True)} if config.case else {}),
     }
     cut = 0
     for name, rows in (("train", train), ("valid", valid)):
@@ -225,7 +230,8 @@ def _write(part: PartWriter, rows: Rows, tokenizer: EncoderTokenizer, labels: li
         for row, encoded in zip(group, encode_rows(group, tokenizer, max_length), strict=True):
             tags = isinstance(row, Tagged)
             marks = first_pieces(encoded, [numbers[t] for t in row.tags]) if tags else numbers[row.label]
-            part.append(ids=encoded.ids, second=second_from(encoded), labels=marks)
+            cases = {"cases": encoded.cases} if encoded.cases else {}
+            part.append(ids=encoded.ids, second=second_from(encoded), labels=marks, **cases)
             cut += encoded.cut > 0
     return cut
 

@@ -221,6 +221,7 @@ class LabelledConfig(LabelColumn, OwnData):
     label: str = label_option()
     vocab: int = least(8000, 0)
     lower: bool = True  # whether a vocabulary learned here ignores case
+    case: bool = False  # tagging: whether segments tell a BERT that reads lower-cased words how they are written
     tokenizer: str = file_setting()  # the model folder whose tokenizer is used
     max_length: int = least(128, 4)  # tokens of a text or pair, with [CLS] and [SEP]; the rest is cut
     balanced: bool = False  # whether all classes weigh the same in the loss

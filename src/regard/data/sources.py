@@ -64,8 +64,8 @@ class LabelledSource(Source):
 
     unit = "texts"
 
-    def __init__(self, ids: Ragged, second: Flat, labels: Flat | Ragged, pad: int):
-        self.ids, self.second, self.labels, self.pad = ids, second, labels, pad
+    def __init__(self, ids: Ragged, second: Flat, labels: Flat | Ragged, pad: int, cases: Ragged | None = None):
+        self.ids, self.second, self.labels, self.pad, self.cases = ids, second, labels, pad, cases
         self.per_piece = isinstance(labels, Ragged)
         self.lengths = self.widths = ids.lengths[:, None]
 
@@ -79,4 +79,5 @@ class LabelledSource(Source):
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Labelled:
         texts = [(self.ids[i], int(self.second[i]), np.atleast_1d(self.labels[i])) for i in rows.tolist()]
-        return collate_labelled(texts, self.pad, self.per_piece, rows)
+        types = None if self.cases is None else [self.cases[i] for i in rows.tolist()]
+        return collate_labelled(texts, self.pad, self.per_piece, rows, types)

@@ -15,11 +15,12 @@ from regard.inside.embedding import embedded
 from regard.inside.looked import LONGEST, Looked, Question, captured
 from regard.inside.tokens import Token
 from regard.nn.taps import watch
+from regard.predictors.labeller import split_words
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Ids, chips and sentence numbers, T each; a translator's are of its source. `note` says what was cut."""
+    """Ids, chips and segments, T each; a translator's are of its source. `note` says what was cut."""
 
     ids: list[int]
     chips: list[Token]
@@ -81,7 +82,19 @@ def read_encoder(predictor: Any, question: Question) -> Reading:
     return of_encoded(predictor.tokenizer, predictor.tokenizer.encode(texts[0], texts[1] or None, longest))
 
 
-READERS = {"language": read_language, "translator": read_source}  # by a predictor's family, unless it is an encoder
+def read_words(tagger: Any, question: Question) -> Reading:
+    words = split_words(required(question.text))
+    encoded = tagger.tokenizer.encode_words([word for word, _ in words], min(tagger.max_length, LONGEST))
+    starts = [0 if word is None else words[word][1][0] for word in encoded.words]
+    spans = [(at + start, at + end) for at, (start, end) in zip(starts, encoded.offsets, strict=True)]
+    return of_encoded(tagger.tokenizer, encoded, spans)
+
+
+READERS = {
+    "language": read_language,
+    "translator": read_source,
+    "tagger": read_words,
+}  # by a predictor's family, unless it is an encoder
 
 
 def required(text: str) -> str:
@@ -92,7 +105,7 @@ def required(text: str) -> str:
 
 def of_encoded(tokenizer: Any, encoded: Any, spans: list[tuple[int, int]] | None = None) -> Reading:
     note = cut_note(len(encoded.ids)) if encoded.cut else ""
-    return Reading(encoded.ids, tokens.of_encoder(tokenizer, encoded, spans), encoded.sentences, note)
+    return Reading(encoded.ids, tokens.of_encoder(tokenizer, encoded, spans), list(encoded.types), note)
 
 
 def observe(looked: Looked, reading: Reading) -> Tensor:

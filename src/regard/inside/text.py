@@ -1,20 +1,20 @@
 """Looks at language models and encoders: the next token, masked words, classes, tags, similarity."""
 
+import math
 import time
 from typing import Any
 
 import torch
-from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor
 
-from regard.data.labelled import NONE, first_pieces
+from regard.data.iob import BestTags
 from regard.data.tokenizers.encoder import MASK
-from regard.errors import DataError
 from regard.inside import tokens
-from regard.inside.looked import LONGEST, Check, Looked, Question
-from regard.inside.reading import Reading, observe, of_encoded, read
+from regard.inside.looked import Check, Looked, Question
+from regard.inside.reading import Reading, observe, read
 from regard.nn.masks import pooled
 from regard.predictors import Classifier, Embedder, Filler, Tagger, Writer
+from regard.predictors.labeller import split_words
 
 TOP = 64  # rows of the table of next tokens
 AT_ONCE = 128  # positions whose logits are in memory together
@@ -86,23 +86,16 @@ def of_classifier(classifier: Classifier, question: Question, _: Check) -> Looke
 
 
 def of_tagger(tagger: Tagger, question: Question, _: Check) -> Looked:
-    pieces = BertPreTokenizer().pre_tokenize_str(question.text)
-    if not pieces:
-        raise DataError("the text is empty", "type something")
-    looked = Looked(tagger)
-    encoded = tagger.tokenizer.encode_words([word for word, _ in pieces], min(tagger.max_length, LONGEST))
-    spans = [
-        (0, 0) if word is None else (pieces[word][1][0] + start, pieces[word][1][0] + end)
-        for word, (start, end) in zip(encoded.words, encoded.offsets, strict=True)
-    ]
-    hidden = observe(looked, of_encoded(tagger.tokenizer, encoded, spans))
+    looked, reading = Looked(tagger), read(tagger, question)
+    words, hidden = split_words(question.text), observe(looked, reading)
+    first: dict[int, int] = {}  # the first token of each word
+    for place, chip in enumerate(reading.chips):
+        first.setdefault(chip["word"], place)
+    first.pop(-1, None)
+    log_p = tagger.model.scores(hidden[[*first.values()]]).double().log_softmax(-1).cpu().numpy()
     tags = []
-    for word, row in zip(
-        first_pieces(encoded, range(len(pieces))), tagger.model.scores(hidden).double().softmax(-1), strict=True
-    ):
-        if word != NONE:
-            text, (start, end) = pieces[word]
-            label = tagger.labels[int(row.argmax())]
-            tags.append({"word": text, "label": label, "p": float(row.max()), "start": start, "end": end})
+    for number, row, label in zip(first, log_p, BestTags(tagger.labels)(log_p), strict=True):
+        (word, (start, end)), p = words[number], math.exp(row[label])
+        tags.append({"word": word, "label": tagger.labels[label], "p": p, "start": start, "end": end})
     looked.results["tags"] = tags
     return looked

@@ -74,7 +74,8 @@ class Labeller(ClassPredictor):
     def _padded(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
         """The label probabilities of padded texts: L, or T L each."""
         each = [(t.ids, second_from(t), [NONE] * len(t.ids)) for t in texts]
-        batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
+        cases = [t.cases for t in texts] if self.tokenizer.marks_case and per_piece else None
+        batch = collate_labelled(each, self.tokenizer.pad, per_piece, types=cases).to(self.device)
         hidden = self.model(batch.ids, batch.lengths, batch.sentences)
         scores = self.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
         return [row[: len(t.ids)] if per_piece else row for row, t in zip(self.values(scores), texts, strict=True)]
@@ -82,7 +83,7 @@ class Labeller(ClassPredictor):
     def _packed(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
         """The same for packed texts."""
         ids, starts = (x.to(self.device) for x in packed([t.ids for t in texts]))
-        sentences = torch.tensor([[s for t in texts for s in t.sentences]], device=self.device)
+        sentences = torch.tensor([[s for t in texts for s in t.types]], device=self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             hidden = self.model(ids, sentences=sentences, starts=starts)[0]  # T D
             scores = self.scores(hidden if per_piece else hidden[starts[:-1]])

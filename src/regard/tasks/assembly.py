@@ -239,4 +239,4 @@ All settings are in `run.json`, the curves in `metrics.jsonl`.
 
     regard {use}
     regard info THIS_FOLDER
-"""
+{task.card_note(run)}"""

@@ -308,6 +308,10 @@ class Task(Scored, Served):
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""
 
+    def card_note(self, run: "Run") -> str:
+        """More for the model card: what other programs must know to use the model."""
+        return ""
+
     def named(self, data: Any) -> str:
         """The data's name for the model card, without local paths."""
         return getattr(data, "name", "") or Path(data.path).name

@@ -93,8 +93,8 @@ class Labels(Task):
         states; for a text, on their mean."""
         pooling = "mean" if self.head == "sequence" else "cls"
         run = run.with_model(pooling=pooling, dropout=0.0, attention_dropout=0.0)
-        optim = dataclasses.replace(run.optim, lr=1e-2)
-        return dataclasses.replace(run, frozen=True, optim=optim, epochs=5.0, tokens=1024, consistency=0.0)
+        optim, data = dataclasses.replace(run.optim, lr=1e-2), dataclasses.replace(run.data, case=False)
+        return dataclasses.replace(run, frozen=True, data=data, optim=optim, epochs=5.0, tokens=1024, consistency=0.0)
 
     def read(self, run: "Run", say: Say) -> "PreparedLabels":
         from regard.data.labelled import prepare_labels
@@ -109,14 +109,15 @@ class Labels(Task):
     def build(self, run: "Run", data: "PreparedLabels", say: Say) -> "nn.Module":
         from regard.models.published import load_model
         from regard.tasks.head import fit_head_
-        from regard.tasks.start import begin_, freeze_
+        from regard.tasks.start import begin_, freeze_, with_types
 
         model: Any = super().build(dataclasses.replace(run, start="", frozen=False), data, say)
         if not run.start:
             return model
         started: Any = load_model(Path(run.start))
         same = (started.config.labels, started.config.head) == (run.model.labels, run.model.head)
-        new = begin_(model, started.state_dict(), () if same else ("classifier",))
+        state = with_types(started.state_dict(), run.model.types)
+        new = begin_(model, state, () if same else ("classifier",))
         short = 0 < run.minutes <= SHORT and self.begins_as_probe
         texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
         probed = fit_head_(model, texts, run.seed) if texts else 0

@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.data.folders import Say
@@ -37,11 +38,18 @@ def state_of(started: Any, config: Any) -> dict[str, Tensor]:
     return state
 
 
+def with_types(state: dict[str, Tensor], types: int) -> dict[str, Tensor]:
+    """The weights with a table of `types` segments. A model whose segments tell first from second texts begins with
+    the first one for all."""
+    table = state.get("sentence.weight")
+    if table is None or len(table) == types:
+        return state
+    return state | {"sentence.weight": table[:1].repeat(types, 1)}
+
+
 def freeze_(model: Any, run: Any, heads: Collection[str], say: Say, targets: tuple[str, ...] = ("*",)) -> None:
     """Freeze all but what the run trains: with LoRA its matrices and the `heads`, for a probe the heads alone."""
     if run.lora:
-        import torch
-
         torch.manual_seed(run.seed)
         names = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=targets)
         model.saves_trained = not run.merge  # unmerged, frozen weights are the base's and not saved again

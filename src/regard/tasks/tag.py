@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from regard.data.contents import Contents
     from regard.data.labelled import PreparedLabels
+    from regard.data.settings import LabelledConfig
     from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
     from regard.training.run import Run
@@ -49,6 +50,32 @@ class Tag(Labels):
         if not conll and not (contents.named(WORDS) and contents.named(TAGS)):
             return None
         return self.fit_for(contents, "words with a tag each", "minilm")
+
+    def finetune_run(self, start: Path, data: "LabelledConfig", device: str, lora: int) -> "Run":
+        """A model that lower-cases words is told by its segments how they are written, as names mostly begin with a
+        capital. LoRA would not train the segments."""
+        from regard.data.labelled import own_tokenizer
+
+        run = super().finetune_run(start, data, device, lora)
+        case = bool(run.model.types) and not lora and own_tokenizer(run.start).lowers
+        return dataclasses.replace(run, data=dataclasses.replace(run.data, case=case))
+
+    def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
+        from regard.data.tokenizers.encoder import CASES
+
+        run = super().fit(run, data)
+        return run.with_model(types=len(CASES)) if run.data.case else run
+
+    def card_note(self, run: "Run") -> str:
+        if not run.data.case:
+            return ""
+        from regard.data.tokenizers.encoder import CASES
+
+        codes = ", ".join(f"{code} {name}" for code, name in enumerate(CASES))
+        return f"""
+Its vocabulary is lower-cased, and its token types say how words are written. Other programs have to pass
+`token_type_ids`, for every token of a word: {codes}. Without them it reads all words as lower-cased.
+"""
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         """Entity F1, if the labels are IOB2."""

@@ -1,5 +1,7 @@
 """Prepared labels: found again, split without leaks, label on the first piece, batches that lose nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -110,6 +112,21 @@ def test_collate_pads_and_numbers_the_second_text():
     tags = collate_labelled([([2, 7, 3], 3, [-1, 4, -1]), ([2, 7, 8, 3], 4, [-1, 1, 2, -1])], 0, per_piece=True)
     assert tags.labels.tolist() == [[-1, 4, -1, -1], [-1, 1, 2, -1]] and tags.count == 3
     assert [half.count for half in tags.split()] == [1, 2] and tags.lengths.tolist() == [3, 4]
+
+
+def test_the_segments_of_tagged_words_say_how_they_are_written(tmp_path):
+    (tmp_path / "t.conll").write_text("Ada\tP\nmet\tO\nNATO\tG\n\nhe\tO\nmet\tO\n\n" * 3)
+    config = LabelledConfig(path=str(tmp_path / "t.conll"), valid=str(tmp_path / "t.conll"), vocab=60)
+    plain, marked = (prepare_labels(replace(config, case=case), "tag", lambda _: None) for case in (False, True))
+    assert plain.folder != marked.folder and marked.tokenizer.marks_case and not plain.tokenizer.marks_case
+    batch = LabelledSource(**marked.train, pad=0).batch(np.array([0, 1]))
+    encoded = marked.tokenizer.encode_words(["Ada", "met", "NATO"])
+    assert batch.sentences[0].tolist() == [0 if w is None else (1, 0, 2)[w] for w in encoded.words]
+    assert not batch.sentences[1].any()  # padding, too
+    same = LabelledSource(**plain.train, pad=0).batch(np.array([0, 1]))
+    assert torch.equal(same.ids, batch.ids) and torch.equal(same.labels, batch.labels) and same.sentences is None
+    with pytest.raises(ConfigError, match="for tagging"):
+        prepare_labels(replace(config, case=True), "classify")
 
 
 def test_an_epoch_visits_every_text_once_and_resumes(reviews):

@@ -5,7 +5,7 @@ SentencePiece (XLM-R, the multilingual sentence encoders).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from regard.jsonfile import read_json_if_any
 
 MASK = "[MASK]"  # what a user types, whatever its name in the folder
 ROLES = ("pad", "unk", "cls", "sep", "mask")
+CASES = ("lower", "Title", "UPPER", "miXed")  # how a word is written; without letters, as "lower"
 ROBERTA = dict(zip(ROLES, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
 
 
@@ -30,6 +31,12 @@ class Encoded:
     offsets: list[tuple[int, int]]  # of the token in its text; (0, 0) for [CLS] and [SEP]
     words: list[int | None]  # the index of the word in its text; None for [CLS] and [SEP]
     cut: int = 0  # tokens cut to fit
+    cases: tuple[int, ...] = ()  # of each token's word, in `CASES`, if the model reads them
+
+    @property
+    def types(self) -> Sequence[int]:
+        """The segment of each token, as the model reads it."""
+        return self.cases or self.sentences
 
 
 class EncoderTokenizer:
@@ -68,7 +75,10 @@ class EncoderTokenizer:
     def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
         """A text already split into words: `Encoded.words` are their indices, and offsets are within a word."""
         encoding = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
-        return self._assembled([encoding], max_length)
+        encoded = self._assembled([encoding], max_length)
+        if not self.marks_case:
+            return encoded
+        return replace(encoded, cases=tuple(0 if word is None else case_of(words[word]) for word in encoded.words))
 
     @guarded
     def encode_ids(self, texts: Sequence[str], max_length: int = 0) -> tuple[list[list[int]], int]:
@@ -80,6 +90,23 @@ class EncoderTokenizer:
     def typed(self, texts: Sequence[str]) -> list[str]:
         """Texts with the user's [MASK] replaced by the tokenizer's own."""
         return list(texts)
+
+    # -- how words are written ------------------------------------------------------------------------------------
+
+    @property
+    def lowers(self) -> bool:
+        """Whether it lower-cases texts."""
+        normalizer = self.tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def marks_case(self) -> bool:
+        """Whether segments say how words are written; written to tokenizer_config.json."""
+        return self.config.get("token_types") == "case"
+
+    def mark_case(self, marks: bool) -> None:
+        self.config = {k: v for k, v in self.config.items() if k != "token_types"}
+        self.config |= {"token_types": "case"} if marks else {}
 
     def _assembled(self, parts: list[Any], max_length: int) -> Encoded:
         ends = [*([self.between] if len(parts) > 1 else []), [self.sep]]
@@ -156,6 +183,16 @@ class Subwords(EncoderTokenizer):
 
     def continues(self, id: int) -> bool:
         return not self.piece(id).startswith(" ")
+
+
+def case_of(word: str) -> int:
+    """How a word is written, in `CASES`."""
+    letters = [c for c in word if c.isalpha()]
+    if not any(map(str.isupper, letters)):
+        return 0
+    if len(letters) > 1 and all(map(str.isupper, letters)):
+        return 2
+    return 1 if letters[0].isupper() and not any(map(str.isupper, letters[1:])) else 3
 
 
 def _fitting(sizes: list[int], length: int, special: int) -> list[int]:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from regard.data.tokenizers import load
+from regard.data.tokenizers.encoder import CASES, case_of
 from regard.data.tokenizers.wordpiece import SPECIAL, WordPiece
 from regard.errors import CheckpointError, ConfigError, DataError
 
@@ -70,6 +71,37 @@ def test_words_given_as_words_are_counted_as_given(pieces):
     encoded = pieces.encode_words(["BERT", "newest-low", "dirt"])
     assert [w for w in dict.fromkeys(encoded.words) if w is not None] == [0, 1, 2]
     assert encoded.words[0] is None and encoded.words[-1] is None and encoded.ids[-1] == pieces.sep
+
+
+@pytest.mark.parametrize(("word", "case"), [
+    ("grace", "lower"), ("2026", "lower"), ("#!", "lower"), ("北京", "lower"), ("", "lower"), ("'tis", "lower"),
+    ("Grace", "Title"), ("A", "Title"), ("Örebro", "Title"), ("#Paris", "Title"), ("O'", "Title"),
+    ("NATO", "UPPER"), ("B2B", "UPPER"), ("U.S.", "UPPER"), ("iPhone", "miXed"), ("McGee", "miXed"), ("GmbH", "miXed"),
+])  # fmt: skip
+def test_how_a_word_is_written(word, case):
+    assert CASES[case_of(word)] == case
+
+
+def test_every_token_of_a_word_says_how_the_word_is_written(pieces, tmp_path):
+    words = ["BERT", "kitten", "Newest-Low", "McLow", "!"]
+    plain = pieces.encode_words(words)
+    assert plain.cases == () and plain.types == plain.sentences == [0] * len(plain.ids)
+    marked = WordPiece(pieces.tokenizer)
+    marked.mark_case(True)
+    marked.save(tmp_path)
+    for tokenizer in (marked, load(tmp_path)):
+        encoded = tokenizer.encode_words(words)
+        assert (encoded.ids, encoded.sentences, encoded.words) == (plain.ids, plain.sentences, plain.words)
+        assert list(encoded.types) == [0 if w is None else (2, 0, 3, 3, 0)[w] for w in encoded.words]
+        assert tokenizer.encode_words(words, max_length=6).types == (*encoded.types[:5], 0)
+        assert tokenizer.encode("BERT", "BERT").types == pieces.encode("BERT", "BERT").sentences  # a pair stays one
+    marked.mark_case(False)
+    marked.save(tmp_path)
+    assert load(tmp_path).encode_words(words) == plain
+
+
+def test_only_a_vocabulary_that_ignores_case_lowers(pieces):
+    assert pieces.lowers and not WordPiece.train(LINES, 150, lower=False).lowers
 
 
 def test_ids_alone_are_the_same_and_the_cut_texts_are_counted(pieces):
