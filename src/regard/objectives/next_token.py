@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Tokens
+from regard.data.settings import NONE
 from regard.models.base import LanguageModel
 from regard.objectives.base import Objective, evaluating, word_metrics
 from regard.objectives.losses import chunked_cross_entropy_sum, picked, plain_cross_entropy_sum
@@ -37,7 +38,7 @@ class NextToken(Objective):
         return model.logits(picked(model(ids, documents), chosen))
 
     def cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
+        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
 
     def loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
         batch = batch.marked() if self.compiled and batch.counts is not None else batch

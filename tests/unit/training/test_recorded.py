@@ -49,9 +49,11 @@ def trained(objective, model, batches, recorded, count, lr=1e-2):
     return work, (torch.stack(losses), *(p.detach() for p in model.parameters()))
 
 
+@pytest.mark.parametrize("regularised", [False, True])
 @pytest.mark.parametrize("arch", ["gpt", "lstm"])
-def test_replayed_steps_train_as_launched_ones_do(arch):
-    """Batches of a text, some not full, one of another shape, and one that two are accumulated in."""
+def test_replayed_steps_train_as_launched_ones_do(arch, regularised):
+    """Batches of a text, some not full, one of another shape, and one that two are accumulated in; with R-Drop and a
+    teacher either."""
     text, results = np.random.default_rng(0).integers(0, 97, 1000), []
     for recorded in (False, True):
         torch.manual_seed(0)
@@ -61,8 +63,10 @@ def test_replayed_steps_train_as_launched_ones_do(arch):
         assert {b.counts is None for (b,) in batches} == {True, False} and len({len(b) for (b,) in batches}) == 1
         batches.insert(7, [batches[0][0].part(slice(3))])
         batches.insert(8, [batches[1][0], batches[2][0]])
-        model = build(config_for(arch, "tiny", 97, task="lm", dropout=0.1)).train()
-        work, result = trained(NextToken(), model, batches, recorded, lambda batch: batch.count)
+        config = config_for(arch, "tiny", 97, task="lm", dropout=0.1)
+        model, teacher = build(config).train(), build(config)
+        objective = Regularised(NextToken(), 3.0, [teacher], 0.4) if regularised else NextToken()
+        work, result = trained(objective, model, batches, recorded, objective.count)
         results.append(result)
     assert len(work.recordings) == 1 and sorted(work.seen.values()) == [1, WARM + 1] and WARM < 7
     for plain, replayed in zip(*results, strict=True):
