@@ -117,7 +117,8 @@ class Batch:
             if longest is None or x.ndim < 2:
                 return x[rows]
             lengths: Any = vars(self)["host_lengths"][rows]
-            return x[rows, : int((lengths if lengths.ndim == 1 else lengths[:, longest]).max())]
+            most = int((lengths if lengths.ndim == 1 else lengths[:, longest]).max())
+            return x[rows, : max(1, most)]  # rows of padding alone have one token
 
         return self._changed("per_row", cut)
 

@@ -25,6 +25,15 @@ def test_padded_tables(batch):
     assert batch.source.dtype == batch.inputs.dtype == torch.long
 
 
+def test_padding_by_itself_is_a_part_that_counts_nothing():
+    """As when a filled batch is cut very small, because memory runs out."""
+    filled = collate([[5, 6]] * 17, [[8]] * 17, eos=0, pad=99).marked()
+    padding = filled.part(slice(17, 18))
+    assert len(filled) == 18 and padding.targets_count == 0
+    assert padding.inputs.shape == padding.labels.shape == padding.source.shape == (1, 1)
+    assert (padding.labels < 0).all() and padding.source_lengths.tolist() == [1]
+
+
 def test_lengths_grow_to_a_multiple():
     batch = collate([[1] * 7], [[1] * 8], eos=0, pad=9, multiple=8)
     assert (batch.source.shape, batch.target.shape) == ((1, 8), (1, 16))
