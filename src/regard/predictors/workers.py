@@ -44,7 +44,5 @@ def side_by_side(work: Callable[[Job], Answer], jobs: Iterable[Job], count: int)
         for _ in range(count):
             pool.submit(int)  # starts a thread each
         ready.wait()
-        try:
-            yield from pool.map(work, jobs)
-        finally:
-            torch.set_num_threads(threads)  # of MKL, too, which has one number for all threads: the workers'
+        torch.set_num_threads(threads)  # of the process again, which the workers have changed
+        yield from pool.map(work, jobs)

@@ -39,6 +39,17 @@ def test_the_threads_of_the_process_are_as_before(threads):
     assert torch.get_num_threads() == threads and later == [threads]
 
 
+def test_a_thread_that_starts_meanwhile_has_all_cores(threads):
+    """A thread keeps the number that it finds, so that it would have a share of the cores for good."""
+    found = []
+    answers = side_by_side(lambda job: job, range(3), 2)
+    next(answers)  # the workers have begun
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert list(answers) == [1, 2] and found == [threads]
+
+
 def test_one_worker_is_this_thread(threads):
     (name,) = side_by_side(lambda job: threading.current_thread().name, [1], 1)
     assert name == threading.current_thread().name
