@@ -96,7 +96,8 @@ class RecordedStep:
         return replay
 
     def has_room(self) -> bool:
-        """Whether there is memory for recordings, which need as much again as the largest step so far."""
+        """Whether there is memory for another recording, which may need as much as the largest step so far: the next
+        shape may be larger than those recorded, and running out of memory while recording cannot be undone."""
         free, held = torch.cuda.mem_get_info(self.device)[0], torch.cuda.memory_reserved(self.device)
         used, most = torch.cuda.memory_allocated(self.device), torch.cuda.max_memory_allocated(self.device)
-        return self.pool is not None or free + held - used > most
+        return free + held - used > most

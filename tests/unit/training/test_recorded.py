@@ -135,6 +135,20 @@ def test_ragged_batches_are_left_alone_where_the_gpu_is_busy(family):
     assert [batch for (batch,) in seen] == batches and not work.seen
 
 
+def test_every_recording_needs_memory_for_the_largest_step_so_far(monkeypatch):
+    """Also if there are others, whose steps may have been smaller."""
+    used = dict(memory_reserved=5, memory_allocated=3, max_memory_allocated=7)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (6, 11))
+    for name in used:
+        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: used[name])
+    work = RecordedStep(lambda batches, _: batches, torch.device("cpu"), fills=True)
+    assert work.has_room()
+    work.pool = object()
+    assert work.has_room()
+    used["max_memory_allocated"] = 8
+    assert not work.has_room()
+
+
 @pytest.mark.parametrize(("count", "rounded"), [(1, 1), (16, 16), (17, 18), (31, 32), (33, 36), (257, 288), (512, 512)])
 def test_rows_are_rounded_up_to_few_numbers(count, rounded):
     assert few(count) == rounded
