@@ -18,10 +18,11 @@ def may_follow(tag: str, before: str) -> bool:
 
 class BestTags:
     """The likeliest tags of a sentence of which each word has probabilities. In IOB2 I-X only follows B-X or I-X, so
-    all words are decided together (Viterbi 1967); other tags are each the likeliest of their word."""
+    all words are decided together (Viterbi 1967); other tags are each the likeliest of their word. So are those of
+    older schemes in which I-X begins entities, as long as some X has no B-X."""
 
     def __init__(self, labels: Sequence[str]):
-        self.constrained = is_iob(labels)
+        self.constrained = is_iob(labels) and all(f"B-{tag[2:]}" in labels for tag in labels if tag.startswith("I-"))
         self.allowed = np.array([[may_follow(tag, before) for tag in labels] for before in labels], bool)  # L L
         self.first = np.array([may_follow(tag, "O") for tag in labels], bool)  # L
 

@@ -30,3 +30,10 @@ def test_other_tags_are_each_the_likeliest():
     assert not is_iob(("NOUN", "VERB")) and BestTags(("NOUN", "VERB"))(log_p).tolist() == [1, 0]
     assert BestTags(("NOUN", "VERB"))(log_p[:0]).tolist() == []
     assert BestTags(("O", "I-a"))(log_p).tolist() == [1, 0]  # without B-, not IOB2
+
+
+def test_an_entity_that_no_tag_can_begin_begins_with_the_one_inside():
+    """The tags of CoNLL-2003's own files, IOB1: B-X only where an X follows another, and no two persons do."""
+    labels = ("O", "I-PER", "I-ORG", "B-ORG")
+    p = np.array([[0.1, 0.8, 0.05, 0.05], [0.9, 0.1, 0.0, 0.0], [0.1, 0.0, 0.6, 0.3]])
+    assert [labels[i] for i in BestTags(labels)(np.log(p + 1e-9))] == ["I-PER", "O", "I-ORG"]
