@@ -1,10 +1,11 @@
 """IOB2, the tags of entities: B-X begins an X, I-X continues it, O is outside."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 NEVER = -1e9  # the log-probability of a tag that may not follow
+MISTAKES = 0.1  # of the I-X; in older schemes more than half of them begin an X
 
 
 def is_iob(labels: Sequence[str]) -> bool:
@@ -14,6 +15,16 @@ def is_iob(labels: Sequence[str]) -> bool:
 
 def may_follow(tag: str, before: str) -> bool:
     return not tag.startswith("I-") or before in (tag, f"B-{tag[2:]}")
+
+
+def is_iob2(labels: Sequence[str], sentences: Iterable[np.ndarray]) -> bool:
+    """Whether tags, as numbers by sentence, are IOB2, and not of an older scheme in which I-X also begins an X."""
+    if not is_iob(labels):
+        return False
+    inside, rules = np.array([tag.startswith("I-") for tag in labels]), BestTags(labels)
+    tags = [x for x in sentences if len(x)]
+    wrong = sum(int((~rules.allowed[x[:-1], x[1:]]).sum()) + int(not rules.first[x[0]]) for x in tags)
+    return wrong <= MISTAKES * sum(int(inside[x].sum()) for x in tags)
 
 
 class BestTags:

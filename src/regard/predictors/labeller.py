@@ -144,6 +144,10 @@ class Tagger(Labeller):
 
     family = "tagger"
 
+    def __init__(self, model: Any, tokenizer: EncoderTokenizer, device: str = "cpu", iob2: bool = False):
+        super().__init__(model, tokenizer, device)
+        self.best_tags = BestTags(self.labels if iob2 else ())
+
     def predict(self, inputs: Iterable[str | Sequence[str]]) -> Iterator[Tags]:
         for some in chunks(inputs, 256):
             pieces = [split_words(x) for x in some]
@@ -158,7 +162,8 @@ class Tagger(Labeller):
         return tags.words
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[str], list[float]]]:
-        """For each sentence, a list of words, their labels and probabilities; IOB2 labels are the likeliest valid ones.
+        """For each sentence, a list of words, their labels and probabilities; of a model of IOB2 tags, the likeliest
+        valid ones.
 
         A sentence over the length limit is read in parts; a word without tokens (a stray control character) gets O.
         """
@@ -179,11 +184,11 @@ class Tagger(Labeller):
             for word, row in zip(words, likely, strict=True):
                 if word != NONE:
                     every[number][start + word] = row
-        answers, best_tags = [], BestTags(self.labels)
+        answers = []
         for p in every:
             log_p = np.log(np.maximum(p, np.finfo(p.dtype).tiny))
             log_p[~p.any(1), outside] = 0.0  # words without tokens
-            best = best_tags(log_p)
+            best = self.best_tags(log_p)
             answers.append(([self.labels[i] for i in best], p[np.arange(len(p)), best].tolist()))
         return answers
 

@@ -135,8 +135,13 @@ class Labels(Task):
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
         scores = None if data is None else self.scores(run, data)
         if self.per_piece:
-            return PieceObjective(run.smoothing, weights, scores, () if data is None else data.labels)
+            iob2 = data is not None and self.follows_iob2(data)
+            return PieceObjective(run.smoothing, weights, scores, data.labels if iob2 else ())
         return Objective(run.smoothing, weights, scores)
+
+    def follows_iob2(self, data: "PreparedLabels") -> bool:
+        """Whether the labels are tags of which not all may follow each other."""
+        return False
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         return class_scores(run, data.labels)

@@ -99,7 +99,18 @@ Its vocabulary is lower-cased, and its token types say how words are written. Ot
         from regard.data.tokenizers import load
         from regard.predictors import Tagger
 
-        return Tagger(model, load(folder), device)
+        return Tagger(model, load(folder), device, iob2=about.get("calibration", {}).get("iob2", False))
+
+    def calibration(self, run: "Run", model: Any, data: "PreparedLabels") -> dict[str, Any]:
+        """Whether the tags are IOB2, which their names do not tell."""
+        return {"iob2": True} if self.follows_iob2(data) else {}
+
+    def follows_iob2(self, data: "PreparedLabels") -> bool:
+        from regard.data.iob import is_iob2
+        from regard.data.settings import NONE
+
+        marks = data.train["labels"]
+        return is_iob2(data.labels, (marks[i][marks[i] != NONE] for i in range(len(marks))))
 
     def text(self, answer: Any) -> str:
         return table([(w.word, w.label, f"{w.probability:.1%}") for w in answer.words], right=[2])

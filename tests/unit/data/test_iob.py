@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from regard.data.iob import BestTags, is_iob
+from regard.data.iob import BestTags, is_iob, is_iob2
 
 LABELS = ("O", "B-a", "I-a", "B-b", "I-b")
 
@@ -37,3 +37,11 @@ def test_an_entity_that_no_tag_can_begin_begins_with_the_one_inside():
     labels = ("O", "I-PER", "I-ORG", "B-ORG")
     p = np.array([[0.1, 0.8, 0.05, 0.05], [0.9, 0.1, 0.0, 0.0], [0.1, 0.0, 0.6, 0.3]])
     assert [labels[i] for i in BestTags(labels)(np.log(p + 1e-9))] == ["I-PER", "O", "I-ORG"]
+
+
+def test_tags_that_begin_with_i_are_of_an_older_scheme():
+    """Every entity of IOB1, few of IOB2, and of both some sentences are empty."""
+    two = [np.array(x, int) for x in ([1, 2, 0], [], [0, 3, 4, 4])] * 4
+    one = [np.array(x, int) for x in ([2, 2, 0], [], [0, 4, 4, 4], [2, 1])]
+    assert is_iob2(LABELS, two) and is_iob2(LABELS, [*two, np.array([2])])
+    assert not is_iob2(LABELS, one) and not is_iob2(("NOUN", "VERB"), [np.array([0, 1])])
