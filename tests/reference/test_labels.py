@@ -148,6 +148,21 @@ def test_a_tagger_is_told_how_words_are_written(encoder, data, tmp_path):
     assert not lora.data.case  # it would not train the segments
 
 
+@pytest.mark.parametrize(("first", "constrained"), [("B", True), ("I", False)], ids=["IOB2", "IOB1"])
+def test_only_a_model_of_iob2_tags_keeps_to_their_rules(first, constrained, encoder, tmp_path):
+    """In IOB1 an entity begins with I-X, and with B-X only right after another X."""
+    sentence = (
+        f"Ada\t{first}-PER\nGood\tI-PER\nmet\tO\n\nParis\t{first}-LOC\nwas\tO\n\nAda\t{first}-PER\nGrace\tB-PER\n\n"
+    )
+    (tmp_path / "t.conll").write_text(sentence * 4)
+    file = str(tmp_path / "t.conll")
+    run = finetune_run(encoder, "tag", LabelledConfig(path=file, valid=file))
+    parts = assemble(run, say=lambda _: None)
+    train_run(run_from_dict(run.to_dict() | {"steps": 2, "epochs": 0.0}), tmp_path / "run", quiet=True)
+    tagger = regard.load(tmp_path / "run")
+    assert parts.objective.best_tags.constrained == tagger.best_tags.constrained == constrained
+
+
 def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):
     run = dataclasses.replace(run_of("classify", encoder, data, lora=2), merge=True)
     train_run(run, tmp_path / "run", quiet=True)

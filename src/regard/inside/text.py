@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.iob import BestTags
 from regard.data.tokenizers.encoder import MASK
 from regard.inside import tokens
 from regard.inside.looked import Check, Looked, Question
@@ -94,7 +93,7 @@ def of_tagger(tagger: Tagger, question: Question, _: Check) -> Looked:
     first.pop(-1, None)
     log_p = tagger.model.scores(hidden[[*first.values()]]).double().log_softmax(-1).cpu().numpy()
     tags = []
-    for number, row, label in zip(first, log_p, BestTags(tagger.labels)(log_p), strict=True):
+    for number, row, label in zip(first, log_p, tagger.best_tags(log_p), strict=True):
         (word, (start, end)), p = words[number], math.exp(row[label])
         tags.append({"word": word, "label": tagger.labels[label], "p": p, "start": start, "end": end})
     looked.results["tags"] = tags
