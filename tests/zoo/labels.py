@@ -3,6 +3,7 @@
 from tests.zoo.bug import bugs
 
 FOLDERS = "reference/test_labels.py::test_transformers_opens_the_folder_with_equal_logits"
+CASES = "unit/data/test_labelled.py::test_the_segments_of_tagged_words_say_how_they_are_written"
 PROBE = "reference/test_labels.py::test_a_probe_is_a_linear_map_of_their_states"
 COMPARE = "unit/metrics/test_compare.py"
 TASKS, SCORES = "unit/objectives/test_classify.py", "unit/metrics/test_labels.py"
@@ -17,6 +18,14 @@ LABELS = [
             "word is None",
             "unit/data/test_labelled.py",
         ),
+    ),
+    *bugs(
+        "data.sources",
+        ("words are all written in lower case in training", "LabelledSource.batch", "rows, types)", "rows)", CASES),
+    ),
+    *bugs(
+        "predictors.labeller",
+        ("words are all written in lower case in use", "Labeller._padded", "types=cases", "types=None", FOLDERS),
     ),
     *bugs(
         "models.rnn_classifier",

@@ -7,6 +7,7 @@ LM_RAGGED = f"{LM}::test_rows_of_different_lengths_are_read_as_if_each_were_alon
 LM_CHUNKS = f"{LM}::test_reading_in_chunks_is_reading_at_once"
 LM_DOCUMENTS = f"{LM}::test_documents_in_one_row_know_nothing_of_each_other"
 LM_ROWS = f"{LM}::test_kept_rows_go_on_in_any_order_and_number"
+GUESSING = "unit/generate/test_guessing.py"
 GPT2 = "reference/test_gpt2.py::test_logits_and_gradients_are_equal"
 LLAMA = "reference/test_layouts.py::test_outputs_and_gradients_are_equal[llama]"
 
@@ -176,6 +177,18 @@ LANGUAGE = [
             "+ 0 * keys",
             "unit/generate/test_sampling.py",
         ),
+    ),
+    *bugs(
+        "generate.guessing",
+        ("wrong guesses stay read", "GuessingRows.steps", "self.state.back(len(guesses) - right)", "pass", GUESSING),
+        (
+            "a guess after the right ones counts",
+            "GuessingRows.steps",
+            "count = right + 1",
+            "count = right + 2",
+            GUESSING,
+        ),
+        ("all guesses have one random number", "GuessingRows.steps", "0, where]", "0, where[:1]]", GUESSING),
     ),
     *bugs(
         "training.recorded",

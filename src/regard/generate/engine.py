@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from regard.generate.guessing import GuessingRows
 from regard.generate.request import Completion, Event, Kind, Sampling, fitting
 from regard.generate.rows import Job, Rows, Seat, StaticRows, rounded
 from regard.generate.sampling import prompt_uniforms
@@ -101,7 +102,7 @@ class Engine:
                     return
                 seats = rows.make_room(seats)
                 count = min(look_every, max(s.left for s in seats), rows.capacity - max(s.place for s in seats))
-                rows.steps(count)
+                count = rows.steps(count)
                 for seat in seats:
                     seat.place += count
 
@@ -112,7 +113,8 @@ class Engine:
         """Rows that have read these texts. On a GPU they are taken from the shelf if possible, and put back."""
         if not self.static:
             distinct = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
-            rows = Rows(self.model, settings, len(texts), len(distinct), capacity)
+            kind = GuessingRows if GuessingRows.takes(self.model, settings, len(texts)) else Rows
+            rows = kind(self.model, settings, len(texts), len(distinct), capacity)
             rows.start([list(text) for text in distinct], [distinct[tuple(text)] for text in texts], uniforms)
             yield rows
             return

@@ -126,11 +126,12 @@ class Rows:
             start += part.size(1)
         return ends
 
-    def steps(self, count: int) -> None:
-        """Decode `count` more ids of every row."""
+    def steps(self, count: int) -> int:
+        """Decode about `count` more ids of every row; returns how many."""
         for _ in range(count):
             self.step()
         self.written += count
+        return count
 
     def step(self) -> None:
         self.note(self.model.logits(self.model.read(self.last, self.state)[:, -1]))
@@ -142,28 +143,34 @@ class Rows:
             logits = repetition_penalty(logits, self.seen, self.numbers["repetition_penalty"])
         if kind.ngram:
             logits = no_repeat_ngrams(logits, self.text, self.sizes, kind.ngram)
-        if kind.greedy:
-            new = likeliest(logits)
-        else:
-            p = self.numbers["top_p"] if kind.top_p else 1.0
-            least = self.numbers["min_p"] if kind.min_p else 0.0
-            uniform = self.uniforms.index_select(1, self.time).squeeze(1)
-            new = choose(logits, uniform, self.numbers["temperature"], kind.top_k, p, least)
+        new = self.choice(logits, self.uniforms if kind.greedy else self.uniforms.index_select(1, self.time).squeeze(1))
         new = new[:, None]  # R 1
-        self.ids.index_copy_(1, self.time, new)
         self.last.copy_(new)
         if kind.penalty:
             self.seen.scatter_(1, new, True)
         if kind.ngram:
             self.text.scatter_(1, self.sizes[:, None].clamp(max=self.capacity), new)
             self.sizes += 1
-        if self.top:
-            words = own.float().log_softmax(-1)
-            best, ids = words.topk(self.top, -1)  # R top
-            self.logprobs.index_copy_(1, self.time, words.gather(1, new))
-            self.top_logprobs.index_copy_(1, self.time, best[:, None])
-            self.top_ids.index_copy_(1, self.time, ids[:, None])
+        self.record(new, own[:, None], self.time)
         self.time += 1
+
+    def choice(self, logits: Tensor, uniform: Tensor) -> Tensor:
+        """An id for each of … V logits, by its uniform number: …"""
+        kind = self.kind
+        if kind.greedy:
+            return likeliest(logits)
+        p, least = self.numbers["top_p"] if kind.top_p else 1.0, self.numbers["min_p"] if kind.min_p else 0.0
+        return choose(logits, uniform, self.numbers["temperature"], kind.top_k, p, least)
+
+    def record(self, ids: Tensor, logits: Tensor, where: Tensor) -> None:
+        """Write down T ids of every row, R T, chosen from R T V logits, as those at `where`, T."""
+        self.ids.index_copy_(1, where, ids)
+        if self.top:
+            words = logits.float().log_softmax(-1)
+            best, top = words.topk(self.top, -1)  # R T top
+            self.logprobs.index_copy_(1, where, words.gather(2, ids[:, :, None]).squeeze(2))
+            self.top_logprobs.index_copy_(1, where, best)
+            self.top_ids.index_copy_(1, where, top)
 
     def look(self) -> list[New]:
         """What every row has written since the last look: the only synchronisation."""
@@ -227,10 +234,11 @@ class StaticRows(Rows):
     def begin(self, ids: Tensor, lengths: Tensor) -> None:
         self.note(self.model.logits(self.read(ids, lengths)))
 
-    def steps(self, count: int) -> None:
+    def steps(self, count: int) -> int:
         for _ in range(count):
             self.replay()
         self.written += count
+        return count
 
     def make_room(self, seats: list["Seat"]) -> list["Seat"]:
         """All rows stay; finished ones without room restart at 0, and their output is ignored."""

@@ -168,6 +168,11 @@ class Past:
         self.cache.copy(source, target, stop)
         self.places[target] = self.places[source].clamp(max=stop)
 
+    def back(self, tokens: int) -> None:
+        """Forget the last tokens of all rows, on a CPU. Their keys are overwritten by the next ones."""
+        self.places -= tokens
+        self.stop -= tokens
+
     def rewind(self, rows: slice) -> None:
         """Empty these rows."""
         self.places[rows] = 0
