@@ -233,6 +233,10 @@ class Windows(Source):
         covariates = () if self.covariates is None else (torch.from_numpy(self.covariates[at]),)  # B L+H K
         return Samples((past, *covariates), future, rows)
 
+    def spread_evenly(self, most: int) -> np.ndarray:
+        """At most this many of the windows."""
+        return np.unique(np.linspace(0, len(self) - 1, min(most, len(self))).astype(int))
+
     def cut(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
         """Past B L C and future B H C, gaps filled, and their rows, B L+H."""
         at = (self.first[rows] - self.lookback)[:, None] + np.arange(self.lookback + self.horizon)

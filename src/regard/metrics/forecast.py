@@ -11,7 +11,7 @@ from regard.data.history import Windows
 from regard.data.loader import FixedSize, in_order
 
 MOST = 20_000  # windows the linear map is fitted on, spread evenly over all
-RIDGE = 1e-3  # of the mean square of an input
+STRENGTHS = 10.0 ** np.arange(-5, 3.5, 0.5)  # of the ridge, in units of the mean square of an input
 
 
 @dataclass(frozen=True)
@@ -42,29 +42,42 @@ def naive(past: torch.Tensor, horizon: int, season: int) -> torch.Tensor:
 
 class LinearForecast:
     """A linear map of the past to the future, shared by all columns, by ridge regression: NLinear of Zeng et al. 2023
-    (the last value is subtracted, and added back)."""
+    (the last value is subtracted, and added back). The strength of the ridge, which draws forecasts to the last value,
+    is the best one for the windows `held_out`."""
 
-    def __init__(self, windows: Windows, spread: np.ndarray):
-        rows = np.unique(np.linspace(0, len(windows) - 1, min(MOST, len(windows))).astype(int))
-        size = windows.lookback
-        gram, cross = np.zeros((size, size)), np.zeros((size, windows.horizon))
-        for start in range(0, len(rows), 512):
-            past, future, _ = windows.cut(rows[start : start + 512])
-            x, y = self.differences(past, future, spread)
-            gram, cross = gram + x.T @ x, cross + x.T @ y
-        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # a constant series keeps its value
-        self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
+    def __init__(self, train: Windows, held_out: Windows, spread: np.ndarray):
+        gram, cross = moments(train, spread)
+        other_gram, other_cross = moments(held_out, spread)
+        values, axes = np.linalg.eigh(gram)  # so that each strength is one product
+        values, turned = np.maximum(values, 0), axes.T @ cross
+        unit = np.trace(gram) / len(gram) or 1.0  # a constant series keeps its value
 
-    @staticmethod
-    def differences(past: torch.Tensor, future: torch.Tensor, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The differences to the last value, a row for each window and column."""
-        before, after = (x.double().numpy() / spread for x in (past, future))
-        x, y = ((part - before[:, -1:]).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (before, after))
-        return x, y
+        def fitted(strength: float) -> np.ndarray:
+            return axes @ (turned / (values + strength * unit)[:, None])
+
+        def error(strength: float) -> float:
+            """The squared error on `held_out`, up to a constant."""
+            line = fitted(strength)
+            return float((line * (other_gram @ line - 2 * other_cross)).sum())
+
+        self.strength = float(min(STRENGTHS, key=error))
+        self.map = torch.from_numpy(fitted(self.strength)).float()  # L H
 
     def __call__(self, past: torch.Tensor) -> torch.Tensor:
         last = past[:, -1:]
         return torch.einsum("blc,lh->bhc", past - last, self.map) + last
+
+
+def moments(windows: Windows, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the differences to the last value: the products past by past, L L, and past by future, L H."""
+    size = windows.lookback
+    gram, cross = np.zeros((size, size)), np.zeros((size, windows.horizon))
+    rows = windows.spread_evenly(MOST)
+    for start in range(0, len(rows), 512):
+        before, after = (x.double().numpy() / spread for x in windows.cut(rows[start : start + 512])[:2])
+        x, y = ((part - before[:, -1:]).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (before, after))
+        gram, cross = gram + x.T @ x, cross + x.T @ y
+    return gram, cross
 
 
 def errors_of(name: str, forecast, batches: Iterable[Samples], spread: np.ndarray) -> Errors:
@@ -77,9 +90,8 @@ def errors_of(name: str, forecast, batches: Iterable[Samples], spread: np.ndarra
     return Errors(name, square / count, absolute / count)
 
 
-def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -> list[Errors]:
+def to_beat(linear: LinearForecast, windows: Windows, spread: np.ndarray, season: int) -> list[Errors]:
     """The errors of seasonal naive and linear forecasts, on all `windows`."""
-    linear = LinearForecast(train, spread)
     season = min(season, windows.lookback)
     rows = (
         (

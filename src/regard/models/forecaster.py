@@ -50,13 +50,14 @@ class Forecaster(nn.Module):
 
     Columns share all weights and do not see each other (channel independence, section 3.1 of the paper). A linear
     layer leads straight from the past to the forecast (TiDE, Das et al. 2023, section 4: a global residual), so that
-    the patches learn only the rest; it starts at zero, so the model starts as PatchTST.
+    the patches learn only the rest. Here it is zero, and the model is PatchTST; `start_from_` sets it for training.
 
     Covariates are embedded with the patches they belong to. Those of a future step, with the mean state of the
     patches, add to the forecast of that step (TiDE's temporal decoder, section 4.2), starting at zero too.
     """
 
     spread: Tensor
+    drift: Tensor
     covariate_mean: Tensor
     covariate_std: Tensor
 
@@ -79,6 +80,7 @@ class Forecaster(nn.Module):
         outputs = c.horizon * (1 + len(c.quantiles))
         self.head = nn.Linear(c.patches * c.width, outputs)
         self.straight = nn.Linear(c.lookback, outputs, bias=False)
+        self.register_buffer("drift", torch.zeros(outputs), persistent=False)
         glorot_(self)
         nn.init.zeros_(self.straight.weight)
         if c.covariates:
@@ -94,8 +96,7 @@ class Forecaster(nn.Module):
         c = self.config
         check(past, "B L C", L=c.lookback, C=len(c.columns))
         B, _, C = past.shape
-        centre = past.mean(1, keepdim=True)  # B 1 C
-        scale = (past.var(1, keepdim=True, correction=0) + FLAT * self.spread**2).sqrt()
+        centre, scale = self.norms(past)
         seen = ((past - centre) / scale).transpose(1, 2).flatten(0, 1)  # B·C L
         x = self.embed(compute_dtype(self.patches(seen)))  # B·C N P -> B·C N D
         if covariates is not None:
@@ -114,8 +115,39 @@ class Forecaster(nn.Module):
             future = covariates[:, c.lookback :].repeat_interleave(C, 0)  # B·C H K
             state = x.mean(1, keepdim=True).expand(-1, c.horizon, -1)  # B·C H D
             forecast = forecast + self.ahead(torch.cat([future.to(state.dtype), state], -1)).flatten(1)
+        if self.training:
+            forecast = forecast + self.drift
         forecast = forecast.to(past.dtype).view(B, C, c.horizon, -1).transpose(1, 2)  # B H C 1+Q
         return forecast * scale[..., None] + centre[..., None]
+
+    def norms(self, past: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and the scale of each window, both B 1 C."""
+        variance = past.var(1, keepdim=True, correction=0)
+        return past.mean(1, keepdim=True), (variance + FLAT * self.spread**2).sqrt()
+
+    @torch.no_grad()
+    def start_from_(self, line: Tensor, past: Tensor, future: Tensor) -> None:
+        """Start as a linear forecast, which is kept: `line`, L H, maps differences to the last value. The quantiles of
+        its errors on examples, B L C and B H C with NaN in gaps, become those of the model.
+
+        Adam's steps are as large as the weights of such a map, so it is not trained. Nor is the mean error, the drift
+        of the training years: it is added in training only, so that the patches do not learn it. A linear map has no
+        constant term either, and other years drift elsewhere.
+        """
+        c = self.config
+        line = line.clone()
+        line[-1] += 1 - line.sum(0)  # last + (x - last) @ line; windows are normed by their mean instead
+        self.straight.weight.copy_(line.T.repeat_interleave(1 + len(c.quantiles), 0))
+        self.straight.weight.requires_grad_(False)
+        centre, scale = self.norms(past)
+        miss = (future - centre) / scale - torch.einsum("blc,lh->bhc", (past - centre) / scale, line.to(past))
+        weight = ((scale / self.spread) ** 2).expand_as(miss).masked_fill(miss.isnan(), 0.0)  # as in the loss
+        drift = (miss.nan_to_num() * weight).sum((0, 2)) / weight.sum((0, 2)).clamp_min(1e-12)  # H
+        rest = (miss - drift[:, None]).transpose(0, 1).flatten(1)  # H B·C
+        starts = [torch.zeros_like(drift), *(rest.nanquantile(q, 1).nan_to_num() for q in c.quantiles)]
+        nn.init.zeros_(self.head.weight)
+        self.head.bias.copy_(torch.stack(starts, 1).flatten())
+        self.drift.copy_(drift.repeat_interleave(1 + len(c.quantiles)))
 
     def patches(self, x: Tensor) -> Tensor:
         """B·C L -> B·C N P. The last patch ends with the last step; before the first step its value is repeated."""

@@ -59,6 +59,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
         save_model=lambda folder, model: write_folder(folder, task, run, model, data),
         baselines=baselines,
         flops_per_target=task.flops_per_target(model, run),
+        starts_fitted=task.starts_fitted,
     )
 
 

@@ -231,6 +231,8 @@ class Task(Scored, Served):
         start.freeze_(model, run, self.heads, say, self.lora_targets)
         return model
 
+    starts_fitted = False  # whether `build` fits the model to the data, so that step 0 is evaluated and may be kept
+
     def objective(self, run: "Run", data: Any = None) -> "Objective":
         """The loss; with `data`, also the scores of the validation set."""
         raise NotImplementedError

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.data.history import History, HistoryParts, Windows
     from regard.metrics.compare import Sums
-    from regard.metrics.forecast import Errors
+    from regard.metrics.forecast import Errors, LinearForecast
     from regard.predictors.series import Outlook
     from regard.training.run import Run
 
 SHOWN = 12  # rows of a forecast that are printed
+NUMBERS = 10_000_000  # of training, whose errors set the first quantiles
 NEW_YEAR = 19_723.0  # 2024-01-01, a Monday, in days since 1970
 
 
@@ -51,6 +52,7 @@ class Forecast(Task):
     reads = "series"
     family, views = "forecast", ()
     purpose = "forecast"
+    starts_fitted = True
     verbs = ("forecast",)
     evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
@@ -97,6 +99,10 @@ class Forecast(Task):
             mean, std = data.covariate_spread
             model.covariate_mean.copy_(torch.from_numpy(mean))
             model.covariate_std.copy_(torch.from_numpy(std))
+        train = data.train
+        some = train.spread_evenly(max(1, NUMBERS // ((train.lookback + train.horizon) * len(data.spread))))
+        examples = train.batch(some)
+        model.start_from_(linear(data, data.spread).map, examples.inputs[0], examples.targets)
         return model
 
     def objective(self, run: "Run", data: Any = None) -> Any:
@@ -305,9 +311,16 @@ class Forecast(Task):
         return Sums(metric="squared error", above=each, below=[1.0] * len(each), scale=1.0, lower_is_better=True)
 
 
+def linear(parts: "HistoryParts", spread: "np.ndarray") -> "LinearForecast":
+    """The linear map of the past that training starts from, and that a model is compared with."""
+    from regard.metrics.forecast import LinearForecast
+
+    return LinearForecast(parts.train, parts.valid, spread)
+
+
 def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":
     """The errors of simple forecasts on the same windows, in units of `spread`."""
     from regard.metrics.forecast import season_of, to_beat
 
     season = data.season or season_of(max(parts.training, key=len), data.lookback)
-    return to_beat(parts.train, windows, spread, season)
+    return to_beat(linear(parts, spread), windows, spread, season)

@@ -142,6 +142,8 @@ class Training:
         self.stepper = Stepper(self.parts, self.optimiser, *how)
         if self.placement.text:
             self.log.say(f"{self.world.size} processes: {self.placement.text}")
+        if self.parts.starts_fitted and not at.step:
+            self.evaluate()
         while at.going(run):
             at.step += 1
             steps = max(0, at.steps - at.start)

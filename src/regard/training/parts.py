@@ -34,3 +34,4 @@ class Parts:
     save_model: Callable[[Path, Any], None]
     baselines: Sequence[Baseline] = ()
     flops_per_target: float = 0.0  # 0: unknown, and the device's utilisation is not reported
+    starts_fitted: bool = False  # whether the model may be kept as it is at step 0

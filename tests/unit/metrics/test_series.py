@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from regard.data.history import Windows
 from regard.data.series import Curves
-from regard.metrics.forecast import RIDGE, LinearForecast, naive, season_of, to_beat
+from regard.metrics.forecast import STRENGTHS, LinearForecast, naive, season_of, to_beat
 from regard.metrics.series import balanced_accuracy, nearest, summary, weighted_log_loss
 
 
@@ -70,27 +70,42 @@ def test_scores_in_which_classes_count_alike():
 
 def test_linear_baseline_is_ridge_on_differences_to_last_value():
     rng = np.random.default_rng(0)
-    values = np.cumsum(rng.normal(size=(120, 2)), 0) * [1, 50]
-    windows, spread = Windows(values, 0, 90, 6, 3), np.array([2.0, 100.0])
-    batch = windows.batch(np.arange(len(windows)))
-    rows = [
-        (p[:, c] / spread[c], f[:, c] / spread[c])
-        for p, f in zip(batch.inputs[0].double(), batch.targets.double(), strict=True)
-        for c in (0, 1)
-    ]
-    x, y = (np.stack([np.asarray(pair[i] - pair[0][-1]) for pair in rows]) for i in (0, 1))
-    theirs = Ridge(alpha=RIDGE * (x**2).sum() / 6, fit_intercept=False, solver="cholesky").fit(x, y)
-    ours = LinearForecast(windows, spread)
-    assert np.allclose(ours.map.numpy(), theirs.coef_.T, atol=1e-5)
-    rows = to_beat(windows, Windows(values, 90, 120, 6, 3), spread, season=2)
+    values = np.cumsum(rng.normal(size=(120, 2)), 0) * [1, 50] + 3 * np.sin(np.arange(120))[:, None]
+    windows, held_out = Windows(values, 0, 70, 6, 3), Windows(values, 70, 90, 6, 3)
+    spread = np.array([2.0, 100.0])
+
+    def differences(windows):
+        batch = windows.batch(np.arange(len(windows)))
+        pairs = [
+            (p[:, c] / spread[c], f[:, c] / spread[c])
+            for p, f in zip(batch.inputs[0].double(), batch.targets.double(), strict=True)
+            for c in (0, 1)
+        ]
+        return (np.stack([np.asarray(pair[i] - pair[0][-1]) for pair in pairs]) for i in (0, 1))
+
+    x, y = differences(windows)
+    other_x, other_y = differences(held_out)
+    fits = {s: Ridge(alpha=s * (x**2).sum() / 6, fit_intercept=False, solver="cholesky").fit(x, y) for s in STRENGTHS}
+    best = min(fits, key=lambda s: ((fits[s].predict(other_x) - other_y) ** 2).mean())
+    ours = LinearForecast(windows, held_out, spread)
+    assert STRENGTHS[0] < best < STRENGTHS[-1] and ours.strength == pytest.approx(best)
+    assert np.allclose(ours.map.numpy(), fits[best].coef_.T, atol=1e-5)
+    rows = to_beat(ours, Windows(values, 90, 120, 6, 3), spread, season=2)
     last = np.stack([values[t - 2 : t][[0, 1, 0]] - values[t : t + 3] for t in range(90, 118)]) / spread
     assert rows[0].mse == pytest.approx((last**2).mean(), rel=1e-5) and rows[0].name == "the last 2 rows again"
     assert rows[0].mae == pytest.approx(np.abs(last).mean(), rel=1e-5)
 
 
+def test_of_a_random_walk_hardly_more_than_the_last_value_is_told():
+    values = np.cumsum(np.random.default_rng(1).normal(size=(400, 1)), 0)
+    linear = LinearForecast(Windows(values, 0, 200, 40, 3), Windows(values, 200, 400, 40, 3), np.ones(1))
+    assert linear.strength > 1 and np.abs(linear.map.numpy()).sum(0).max() < 0.3
+
+
 def test_of_what_never_moves_the_last_value_is_told():
     windows = Windows(np.full((60, 1), 0.1), 0, 60, 6, 3)
-    assert [row.mse for row in to_beat(windows, windows, np.ones(1), 1)] == [0, 0]
+    linear = LinearForecast(windows, windows, np.ones(1))
+    assert [row.mse for row in to_beat(linear, windows, np.ones(1), 1)] == [0, 0]
 
 
 def test_a_season_is_found_and_told_again():

@@ -12,7 +12,7 @@ from regard import checkpoint
 from regard.errors import WorkFailed
 from regard.training.memory import pieces, size
 from regard.training.progress import Tally
-from regard.training.settings import Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def events(folder: Path, key: str = "step") -> list[dict]:
@@ -64,6 +64,15 @@ def test_micro_batches_are_one_batch(tmp_path):
 def test_it_learns(tmp_path):
     result = toy_train(tmp_path, toy_run(steps=300, eval_every=50, schedule=Schedule(warmup=10)))
     assert result.best["held_out_loss"] < 0.1 and result.steps == 300 and result.stopped == "steps"
+
+
+def test_a_fitted_model_may_be_kept_as_it_was(tmp_path):
+    """Step 0 is evaluated only if the model was fitted before; a resumed run does not do it again."""
+    wild = toy_run(steps=4, eval_every=2, optim=Optim(name="adamw", lr=100.0), average=False)
+    for name, fitted in (("fitted", True), ("random", False)):
+        result = toy_train(tmp_path / name, wild, starts_fitted=fitted)
+        steps = [e["step"] for e in events(tmp_path / name, "held_out_loss") if not e.get("final")]
+        assert steps == [0] * fitted + [2, 4] and (result.kept == "step 0") == fitted
 
 
 class Failing(Task):
