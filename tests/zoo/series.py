@@ -4,7 +4,7 @@ from tests.zoo.bug import bugs
 
 CONTRACT, TORCH = ("contract/test_series.py", "contract/test_contract.py"), "reference/test_series.py"
 READING, SCORES = "unit/data/test_series.py", "unit/metrics/test_series.py"
-BATCHES = "unit/data/test_series_batch.py"
+BATCHES, START = "unit/data/test_series_batch.py", "unit/tasks/test_forecast.py"
 
 SERIES = [
     *bugs(
@@ -67,12 +67,50 @@ SERIES = [
             CONTRACT,
         ),
         (
+            "a fitted line is of differences to the mean",
+            "Forecaster.start_from_",
+            "line[-1] += 1 - line.sum(0)",
+            "pass",
+            START,
+        ),
+        ("a fitted line is trained", "Forecaster.start_from_", "requires_grad_(False)", "requires_grad_(True)", START),
+        (
+            "the head speaks before it has learned",
+            "Forecaster.start_from_",
+            "nn.init.zeros_(self.head.weight)",
+            "pass",
+            START,
+        ),
+        ("the drift of the past is forecast", "Forecaster.forward", "if self.training:", "if True:", START),
+        ("gaps count in the drift", "Forecaster.start_from_", ".masked_fill(miss.isnan(), 0.0)", "", START),
+        (
+            "each quantile has a line of its own",
+            "Forecaster.start_from_",
+            "line.T.repeat_interleave(1 + len(c.quantiles), 0)",
+            "line.T.repeat(1 + len(c.quantiles), 1)",
+            START,
+        ),
+        (
             "the straight line speaks at birth",
             "Forecaster.__init__",
             "nn.init.zeros_(self.straight.weight)",
             "pass",
             TORCH,
         ),
+    ),
+    *bugs(
+        "metrics.forecast",
+        (
+            "the ridge is chosen on what it was fitted on",
+            "LinearForecast.__init__",
+            "moments(held_out, spread)",
+            "moments(train, spread)",
+            SCORES,
+        ),
+    ),
+    *bugs(
+        "training.loop",
+        ("a fitted start is no candidate", "Training.loop", "self.parts.starts_fitted and not at.step", "False", START),
     ),
     *bugs(
         "objectives.forecast",
