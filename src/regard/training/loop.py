@@ -271,7 +271,7 @@ class Training:
         event = {"step": at.step, "seconds": seconds, "final": True, "kept": kept} | metrics
         self.log(event, f"done: {kept} · {metrics_text(metrics)} · {self.folder}")
         curve = self.log.curve
-        advice = what_next(curve, run, self.folder, seconds)
+        advice = what_next(curve, run, self.folder, seconds, kept)
         verdict = compared(self.parts.baselines, metrics, advice)
         if warning and not verdict:
             warning = f"{warning}. {advice}"

@@ -38,8 +38,10 @@ class Curve:
                 self.best, self.since_best = self.last, 0
 
 
-def what_next(curve: Curve, run: Run, folder: Path, seconds: float) -> str:
+def what_next(curve: Curve, run: Run, folder: Path, seconds: float, kept: str = "") -> str:
     """Advice for a model that learned too little: more time if its training loss fell, else a lower rate."""
+    if kept == "step 0":
+        return "Training did not improve the model, which is kept as it started; more data may help"
     if curve.first and curve.last and curve.first is not curve.last and curve.last[1] >= curve.first[1]:
         return f"Its training loss did not fall; train again with a lower rate: --set optim.lr={run.optim.lr / 4:.2g}"
     if overfitting(curve, run):

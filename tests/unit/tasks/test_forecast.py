@@ -80,10 +80,12 @@ def test_the_drift_of_the_training_rows_is_neither_learned_nor_forecast(run):
     close(model.eval()(flat).detach(), torch.full((1, HORIZON, 2, 1), 3.0).double())
 
 
-def test_a_model_worse_than_the_baseline_is_not_kept(run, tmp_path):
+def test_a_model_worse_than_the_baseline_is_not_kept(run, tmp_path, capsys):
     spoilt = dataclasses.replace(run, optim=Optim(name="adamw", lr=10.0), schedule=Schedule(warmup=1), eval_every=3)
-    result = train_run(spoilt, tmp_path / "run", quiet=True)
+    result = train_run(spoilt, tmp_path / "run")
     assert result.kept == "step 0"
+    said = capsys.readouterr().err
+    assert "NO BETTER THAN THE BASELINE" in said and "kept as it started" in said and "train longer" not in said
     linear = next(b for b in assemble(run, say=lambda _: None).baselines if "linear" in b.name)
     assert result.best["held_out_loss"] == pytest.approx(linear.value, rel=1e-4)
     events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
