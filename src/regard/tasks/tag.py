@@ -58,7 +58,10 @@ class Tag(Labels):
 
         run = super().finetune_run(start, data, device, lora)
         case = bool(run.model.types) and not lora and own_tokenizer(run.start).lowers
-        return dataclasses.replace(run, data=dataclasses.replace(run.data, case=case))
+        lr = run.optim.lr if lora or run.consistency else 2e-4  # docs/finetune.md has what both gain
+        return dataclasses.replace(
+            run, data=dataclasses.replace(run.data, case=case), optim=dataclasses.replace(run.optim, lr=lr)
+        )
 
     def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
         from regard.data.tokenizers.encoder import CASES
