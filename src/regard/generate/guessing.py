@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.generate.request import Sampling
 from regard.generate.rows import Rows
-from regard.models.base import Decoder, LanguageModel
+from regard.models.base import LanguageModel
 from regard.nn.quantised import Int8Linear
 
 RUN = 2  # tokens that must have occurred before; of 3 there are fewer guesses, and not many more are right
@@ -52,7 +52,7 @@ class GuessingRows(Rows):
 
         In int8 a token read along with others is rounded differently, by enough to change a text.
         """
-        able = rows == 1 and isinstance(model, Decoder) and not settings.kind.penalty and not settings.kind.ngram
+        able = rows == 1 and model.forgets and not settings.kind.penalty and not settings.kind.ngram
         return able and not any(isinstance(part, Int8Linear) for part in model.modules())
 
     def start(self, texts: list[list[int]], which: list[int], uniforms: list[Tensor]) -> None:

@@ -97,6 +97,7 @@ class LanguageModel(nn.Module):
 
     config: Any  # has .vocab, .width, .context (the longest text; 0: no limit)
     token: nn.Embedding
+    forgets = False  # whether a state can go back by some tokens
 
     def __init__(self):
         super().__init__()
@@ -147,6 +148,7 @@ class Decoder(LanguageModel):
 
     norm: nn.Module
     blocks: Any  # a list of the layers
+    forgets = True
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
         """B T -> B T D: a whole text, or with the `step` of a state, the new tokens."""

@@ -64,7 +64,7 @@ def test_the_first_quantiles_are_those_of_the_errors_in_training(run):
         close(below.sum((0, 2)) / there.sum((0, 2)), torch.full((HORIZON,), q), rtol=0, atol=0.01)
 
 
-def test_the_drift_of_the_training_rows_is_neither_learned_nor_forecast(run):
+def test_drift_is_neither_learned_nor_forecast(run):
     """No constant lowers the training loss: its derivative is zero. Forecasts have no constant either."""
     run = run.with_model(quantiles=())
     parts, data = assemble(run, say=lambda _: None), read_parts(run.data, lambda _: None)
