@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from regard.data.history import read_histories
+from regard.data.iob import BestTags
 from regard.data.sentences import sentences
 from regard.data.settings import HistoryConfig
 from regard.data.tokenizers.wordpiece import WordPiece
@@ -65,7 +66,7 @@ class ManyWords(Tagger):
     def __init__(self, max_length: int):
         letters = "abcdefghij"
         self.tokenizer = WordPiece.train([" ".join(letters) * 9, " ".join(a + b for a in letters for b in letters)], 40)
-        self.max_length, self.encoded = max_length, 0
+        self.max_length, self.encoded, self.best_tags = max_length, 0, BestTags(self.labels)
         encode = self.tokenizer.encode_words
 
         def counted(words, max_length):
