@@ -56,6 +56,7 @@ class Forecaster(nn.Module):
     patches, add to the forecast of that step (TiDE's temporal decoder, section 4.2), starting at zero too.
     """
 
+    starts_fitted = False  # whether it forecasts before training
     spread: Tensor
     drift: Tensor
     covariate_mean: Tensor
@@ -134,8 +135,7 @@ class Forecaster(nn.Module):
         of the training years: it is added in training only, so that the patches do not learn it. A linear map has no
         constant term either, and other years drift elsewhere.
         """
-        c = self.config
-        line = line.clone()
+        self.starts_fitted, c, line = True, self.config, line.clone()
         line[-1] += 1 - line.sum(0)  # last + (x - last) @ line; windows are normed by their mean instead
         self.straight.weight.copy_(line.T.repeat_interleave(1 + len(c.quantiles), 0))
         self.straight.weight.requires_grad_(False)

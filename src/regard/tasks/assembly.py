@@ -59,7 +59,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
         save_model=lambda folder, model: write_folder(folder, task, run, model, data),
         baselines=baselines,
         flops_per_target=task.flops_per_target(model, run),
-        starts_fitted=task.starts_fitted,
+        starts_fitted=getattr(model, "starts_fitted", False),
     )
 
 
@@ -215,9 +215,9 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
     ):
         if value:  # an encoder generates nothing
             write_json(folder / name, value)
-    task.write_files(folder, run, data)
     card = model_card(task, run, model, bool(template))
     (folder / "README.md").write_text(card, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
+    task.write_files(folder, run, data)
     if run.lora and not run.merge:
         write_adapter(folder, model, Path(run.start))
     else:
@@ -240,4 +240,4 @@ All settings are in `run.json`, the curves in `metrics.jsonl`.
 
     regard {use}
     regard info THIS_FOLDER
-{task.card_note(run)}"""
+"""

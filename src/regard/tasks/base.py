@@ -231,8 +231,6 @@ class Task(Scored, Served):
         start.freeze_(model, run, self.heads, say, self.lora_targets)
         return model
 
-    starts_fitted = False  # whether `build` fits the model to the data, so that step 0 is evaluated and may be kept
-
     def objective(self, run: "Run", data: Any = None) -> "Objective":
         """The loss; with `data`, also the scores of the validation set."""
         raise NotImplementedError
@@ -308,11 +306,7 @@ class Task(Scored, Served):
         return {}
 
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
-        """Files beyond config, weights and card: a tokenizer, a preprocessor."""
-
-    def card_note(self, run: "Run") -> str:
-        """More for the model card: what other programs must know to use the model."""
-        return ""
+        """Files beyond config, weights and card, which may be extended: a tokenizer, a preprocessor."""
 
     def named(self, data: Any) -> str:
         """The data's name for the model card, without local paths."""

@@ -130,18 +130,10 @@ class Labels(Task):
         """The loss; with `data`, also the scores that need label names, and the class weights."""
         from regard.objectives.classify import ClassifyLoss as Objective
         from regard.objectives.classify import balanced_weights
-        from regard.objectives.tag import TagLoss as PieceObjective
 
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
         scores = None if data is None else self.scores(run, data)
-        if self.per_piece:
-            iob2 = data is not None and self.follows_iob2(data)
-            return PieceObjective(run.smoothing, weights, scores, data.labels if iob2 else ())
         return Objective(run.smoothing, weights, scores)
-
-    def follows_iob2(self, data: "PreparedLabels") -> bool:
-        """Whether the labels are tags of which not all may follow each other."""
-        return False
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         return class_scores(run, data.labels)

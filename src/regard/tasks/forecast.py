@@ -52,7 +52,6 @@ class Forecast(Task):
     reads = "series"
     family, views = "forecast", ()
     purpose = "forecast"
-    starts_fitted = True
     verbs = ("forecast",)
     evaluate_takes = ("data", "strict")
     compare_takes = ("data",)

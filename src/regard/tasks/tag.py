@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 
+SEGMENTS = """
+Its vocabulary is lower-cased, and its token types say how words are written. Other programs have to pass
+`token_type_ids`, for every token of a word: {codes}. Without them it reads all words as lower-cased.
+"""
+
+
 class Tag(Labels):
     name = "tag"
     summary = "a label for each word"
@@ -52,8 +58,8 @@ class Tag(Labels):
         return self.fit_for(contents, "words with a tag each", "minilm")
 
     def finetune_run(self, start: Path, data: "LabelledConfig", device: str, lora: int) -> "Run":
-        """A model that lower-cases words is told by its segments how they are written, as names mostly begin with a
-        capital. LoRA would not train the segments."""
+        """Segments tell a model that lower-cases words how they are written, as names mostly begin with a capital. LoRA
+        would not train them."""
         from regard.data.labelled import own_tokenizer
 
         run = super().finetune_run(start, data, device, lora)
@@ -69,16 +75,20 @@ class Tag(Labels):
         run = super().fit(run, data)
         return run.with_model(types=len(CASES)) if run.data.case else run
 
-    def card_note(self, run: "Run") -> str:
-        if not run.data.case:
-            return ""
+    def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
+        from regard.objectives.tag import TagLoss as Objective
+
+        texts, iob2 = super().objective(run, data), data is not None and self.follows_iob2(data)
+        return Objective(texts.smoothing, texts.weights, texts.scores, data.labels if data and iob2 else ())
+
+    def write_files(self, folder: Path, run: "Run", data: "PreparedLabels") -> None:
         from regard.data.tokenizers.encoder import CASES
 
-        codes = ", ".join(f"{code} {name}" for code, name in enumerate(CASES))
-        return f"""
-Its vocabulary is lower-cased, and its token types say how words are written. Other programs have to pass
-`token_type_ids`, for every token of a word: {codes}. Without them it reads all words as lower-cased.
-"""
+        super().write_files(folder, run, data)
+        if run.data.case:
+            codes = ", ".join(f"{code} {name}" for code, name in enumerate(CASES))
+            with open(folder / "README.md", "a", encoding="utf-8") as card:
+                card.write(SEGMENTS.format(codes=codes))
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         """Entity F1, if the labels are IOB2."""
