@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 
+ENOUGH = 10_000  # sentences that tell how entities begin; every saved model asks
 SEGMENTS = """
 Its vocabulary is lower-cased, and its token types say how words are written. Other programs have to pass
 `token_type_ids`, for every token of a word: {codes}. Without them it reads all words as lower-cased.
@@ -123,7 +124,7 @@ class Tag(Labels):
         from regard.data.settings import NONE
 
         marks = data.train["labels"]
-        return is_iob2(data.labels, (marks[i][marks[i] != NONE] for i in range(len(marks))))
+        return is_iob2(data.labels, (marks[i][marks[i] != NONE] for i in range(min(len(marks), ENOUGH))))
 
     def text(self, answer: Any) -> str:
         return table([(w.word, w.label, f"{w.probability:.1%}") for w in answer.words], right=[2])
