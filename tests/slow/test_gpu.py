@@ -226,19 +226,16 @@ def test_replayed_steps_train_as_launched_ones_do(arch, optim, compiled):
         torch.testing.assert_close(replayed, launched, rtol=1e-2, atol=4e-3)  # bf16, and muon's steps are large
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_replayed_steps_of_ragged_batches_train_as_launched_ones_do(family, compiled):
-    """With R-Drop and a teacher, filled up to a recorded shape: the same losses and weights."""
+def test_replayed_steps_of_ragged_batches_train_as_launched_ones_do(family):
+    """With R-Drop and a teacher, filled up to a recorded shape: the same losses and weights. Compiled ragged batches
+    are never recorded."""
     make, settings = FAMILIES[family]
     results = []
     for recorded in (False, True):
-        torch._dynamo.reset()
         student, teacher = (network(family, seed, settings).cuda() for seed in (0, 1))
         objective = Regularised(make(), 3.0, [teacher], 0.4)
         optimiser = Optimiser(student, Optim(name="muon", lr=1e-3, adam_lr=1e-3, eps=1e-2))
-        if compiled:
-            objective.compile()
 
         def step(batches, count, objective=objective, model=student, optimiser=optimiser):
             loss = objective.loss_sum(model, batches[0].to("cuda")) / count

@@ -4,6 +4,7 @@ from tests.zoo.bug import bugs
 
 FOLDERS = "reference/test_labels.py::test_transformers_opens_the_folder_with_equal_logits"
 CASES = "unit/data/test_labelled.py::test_the_segments_of_tagged_words_say_how_they_are_written"
+MENTIONS = "unit/data/test_mentions.py"
 PROBE = "reference/test_labels.py::test_a_probe_is_a_linear_map_of_their_states"
 COMPARE = "unit/metrics/test_compare.py"
 TASKS, SCORES = "unit/objectives/test_classify.py", "unit/metrics/test_labels.py"
@@ -22,6 +23,21 @@ LABELS = [
     *bugs(
         "data.sources",
         ("words are all written in lower case in training", "LabelledSource.batch", "rows, types)", "rows)", CASES),
+    ),
+    *bugs(
+        "data.mentions",
+        ("a mention ends with its first word", "Mentions.places", "end += 1", "break", MENTIONS),
+        ("later words begin a mention too", "Mentions.tagged", "[self.inside[code]]", "[code]", MENTIONS),
+        ("pieces of a word are labelled like words", "Mentions.tagged", "NONE)", "self.inside[code])", MENTIONS),
+        ("names are never new", "Mentions.drawn", "rng.random() >= RECOMBINED", "True", MENTIONS),
+        ("a sentence may outgrow the model", "Mentions.replace", "room -= longer", "pass", MENTIONS),
+        (
+            "only the first piece of the old name goes",
+            "Mentions.replace",
+            "after = stop",
+            "after = start + 1",
+            MENTIONS,
+        ),
     ),
     *bugs(
         "predictors.labeller",

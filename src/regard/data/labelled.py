@@ -23,6 +23,7 @@ from regard.errors import ConfigError, DataError
 
 VERSION = 1  # of the prepared format
 GROUP = 1024  # texts encoded at a time
+TAGGING = ("case", "replace_mentions")  # settings for taggers only
 
 Rows = Sequence[Any]  # of Example, or of Tagged
 Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the training and validation examples
@@ -55,8 +56,8 @@ def prepare_labels(
 ) -> PreparedLabels:
     """Everything training needs, built from `config`'s files or found in the cache. `summary` is stored with it, so
     that the examples are read once."""
-    if config.case and kind != "tag":
-        raise ConfigError("data.case is for tagging; leave it out")
+    if kind != "tag" and (other := next((name for name in TAGGING if getattr(config, name)), "")):
+        raise ConfigError(f"data.{other} is for tagging; leave it out")
     files = locate(config, say)
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")

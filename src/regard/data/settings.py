@@ -222,9 +222,14 @@ class LabelledConfig(LabelColumn, OwnData):
     vocab: int = least(8000, 0)
     lower: bool = True  # whether a vocabulary learned here ignores case
     case: bool = False  # tagging: whether segments tell a BERT that reads lower-cased words how they are written
+    replace_mentions: float = 0.0  # tagging: how often the mention of an entity in training is replaced by another
     tokenizer: str = file_setting()  # the model folder whose tokenizer is used
     max_length: int = least(128, 4)  # tokens of a text or pair, with [CLS] and [SEP]; the rest is cut
     balanced: bool = False  # whether all classes weigh the same in the loss
+
+    def __post_init__(self):
+        super().__post_init__()
+        fraction(self, "replace_mentions", "data.")
 
 
 @dataclass(frozen=True, kw_only=True)

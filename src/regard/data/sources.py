@@ -7,6 +7,7 @@ import numpy as np
 
 from regard.data.batch import Labelled, Pairs, collate, collate_labelled
 from regard.data.loader import Source, TokenBudget
+from regard.data.mentions import Mentions, Text
 from regard.data.store import Flat, Ragged
 from regard.errors import ConfigError
 
@@ -60,12 +61,17 @@ class PairSource(Source):
 
 
 class LabelledSource(Source):
-    """Texts with a label each, or one for each word."""
+    """Texts with a label each, or one for each word. With `mentions`, training sentences have other names in them each
+    time, and may become slightly longer than planned."""
 
     unit = "texts"
 
-    def __init__(self, ids: Ragged, second: Flat, labels: Flat | Ragged, pad: int, cases: Ragged | None = None):
+    def __init__(
+        self, ids: Ragged, second: Flat, labels: Flat | Ragged, pad: int, cases: Ragged | None = None,
+        mentions: Mentions | None = None,
+    ):  # fmt: skip
         self.ids, self.second, self.labels, self.pad, self.cases = ids, second, labels, pad, cases
+        self.mentions = mentions
         self.per_piece = isinstance(labels, Ragged)
         self.lengths = self.widths = ids.lengths[:, None]
 
@@ -78,6 +84,13 @@ class LabelledSource(Source):
         return TokenBudget(tokens, LABELLED_TOGETHER, evenly=not self.per_piece)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Labelled:
-        texts = [(self.ids[i], int(self.second[i]), np.atleast_1d(self.labels[i])) for i in rows.tolist()]
-        types = None if self.cases is None else [self.cases[i] for i in rows.tolist()]
-        return collate_labelled(texts, self.pad, self.per_piece, rows, types)
+        texts = [self.text(i) for i in rows.tolist()]
+        if self.mentions is not None and rng is not None:
+            texts = [self.mentions.replace(text, rng) for text in texts]
+        ids, labels, cases = zip(*texts, strict=True)
+        seconds = [len(x) if self.per_piece else int(self.second[i]) for x, i in zip(ids, rows.tolist(), strict=True)]
+        types = None if self.cases is None else cases
+        return collate_labelled(list(zip(ids, seconds, labels, strict=True)), self.pad, self.per_piece, rows, types)
+
+    def text(self, row: int) -> Text:
+        return self.ids[row], np.atleast_1d(self.labels[row]), None if self.cases is None else self.cases[row]

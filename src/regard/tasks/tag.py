@@ -60,21 +60,31 @@ class Tag(Labels):
 
     def finetune_run(self, start: Path, data: "LabelledConfig", device: str, lora: int) -> "Run":
         """Segments tell a model that lower-cases words how they are written, as names mostly begin with a capital. LoRA
-        would not train them."""
+        would not train them. Half of the mentions are replaced, so that names are not learned by heart."""
         from regard.data.labelled import own_tokenizer
 
         run = super().finetune_run(start, data, device, lora)
         case = bool(run.model.types) and not lora and own_tokenizer(run.start).lowers
         lr = run.optim.lr if lora or run.consistency else 2e-4  # docs/finetune.md has what both gain
-        return dataclasses.replace(
-            run, data=dataclasses.replace(run.data, case=case), optim=dataclasses.replace(run.optim, lr=lr)
-        )
+        data = dataclasses.replace(run.data, case=case, replace_mentions=run.data.replace_mentions or 0.5)
+        return dataclasses.replace(run, data=data, optim=dataclasses.replace(run.optim, lr=lr))
 
     def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
         from regard.data.tokenizers.encoder import CASES
 
         run = super().fit(run, data)
+        if not self.follows_iob2(data):
+            run = dataclasses.replace(run, data=dataclasses.replace(run.data, replace_mentions=0.0))
         return run.with_model(types=len(CASES)) if run.data.case else run
+
+    def source(self, run: "Run", data: "PreparedLabels", part: str, device: str) -> Any:
+        from regard.data.mentions import Mentions
+
+        source, share = super().source(run, data, part, device), run.data.replace_mentions
+        if part == "train" and share:
+            columns = source.ids, source.labels, source.cases
+            source.mentions = Mentions.of(data.labels, *columns, share, run.data.max_length)
+        return source
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
         from regard.objectives.tag import TagLoss as Objective

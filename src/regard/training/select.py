@@ -26,6 +26,7 @@ from regard.training.run import Run
 Metrics = dict[str, float]
 SCORES = ("bleu", "rougeL", "entity_f1", "accuracy")
 TIMED = 4  # batches timed to estimate how long an evaluation takes
+GAIN = 0.01  # that training must bring to a model that was fitted before: less may be noise of the validation set
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,9 @@ class Judge:
 
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
         """Keep the weights if they are among the best few, and publish them if they are the best; return whether they
-        are. The caller saves the state next."""
-        mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
+        are. Those of step 0, of a fitted model, count as better by `GAIN`. The caller saves the state next."""
+        ahead = 0.0 if at.step else GAIN * abs(score(metrics))
+        mine: dict[str, Any] = {"step": at.step, "score": score(metrics) + ahead, "metrics": metrics}
         if self.warning:
             mine["warning"] = self.warning
         better = not at.best or rank(mine) < rank(at.best[0])

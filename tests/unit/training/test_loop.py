@@ -75,6 +75,16 @@ def test_a_fitted_model_may_be_kept_as_it_was(tmp_path):
         assert steps == [0] * fitted + [2, 4] and (result.kept == "step 0") == fitted
 
 
+@pytest.mark.parametrize(("loss", "kept"), [(0.995, "step 0"), (0.985, "step 2")])
+def test_training_must_improve_a_fitted_model_by_a_hundredth(tmp_path, loss, kept):
+    losses = iter([1.0, loss])
+    objective = Task()
+    objective.held_out = lambda model, batches: {"loss": next(losses)}
+    run = toy_run(steps=2, eval_every=2, average=False)
+    result = toy_train(tmp_path, run, objective=objective, starts_fitted=True)
+    assert result.kept == kept and result.best["held_out_loss"] == (1.0 if kept == "step 0" else loss)
+
+
 class Failing(Task):
     """The loss is not finite at some steps."""
 
