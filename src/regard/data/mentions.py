@@ -41,6 +41,10 @@ class Mentions:
                 mentions.pool[int(text[1][start])].append(words(text, start, stop))
         return mentions
 
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.pool.values()))
+
     def places(self, marks: np.ndarray) -> Iterator[tuple[int, int]]:
         """Where mentions start and stop among the pieces of a sentence, which ends in [SEP]."""
         first = [*np.flatnonzero(marks != NONE).tolist(), len(marks) - 1]  # of each word, and [SEP]

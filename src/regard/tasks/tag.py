@@ -1,7 +1,7 @@
 """Tag: a label for each word of a text."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from regard.tasks.classify import Labels
 from regard.tasks.served import INTEGER, NUMBER, STRING, array, record
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
-from regard.words import table
+from regard.words import count, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +85,11 @@ class Tag(Labels):
             columns = source.ids, source.labels, source.cases
             source.mentions = Mentions.of(data.labels, *columns, share, run.data.max_length)
         return source
+
+    def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
+        yield from super().remarks(run, data, loader)
+        if mentions := loader.source.mentions:
+            yield f"{mentions.share:.0%} of {count(mentions.size, 'name')} are replaced each time they are read"
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
         from regard.objectives.tag import TagLoss as Objective
