@@ -26,7 +26,7 @@ from regard.training.run import Run
 Metrics = dict[str, float]
 SCORES = ("bleu", "rougeL", "entity_f1", "accuracy")
 TIMED = 4  # batches timed to estimate how long an evaluation takes
-GAIN = 0.01  # that training must bring to a model that was fitted before: less may be noise of the validation set
+GAIN = 0.005  # that training must bring to a model that was fitted before: less may be noise of the validation set
 
 
 @dataclass(frozen=True)
