@@ -6,8 +6,8 @@
     regard forecast runs/weather/week-seed0 --plot week.png
 
 2 cores of an AMD EPYC with AVX-512, 2026-11-19 (the type: 2026-11-15), one seed, the test sets. The week: squared error
-0.663 over 286 windows, in units of each reading's spread, which is that of the linear map from which it starts: training
-gains nothing on the validation set. The last day repeated gets 1.162. 77.4 % of the readings lie between the 10 % and
+0.663 over 286 windows, in units of each reading's spread. This is the linear map from which training starts, as it
+gains nothing on the validation set; the last day repeated gets 1.162. 77.4 % of the readings lie between the 10 % and
 the 90 % quantile.
 The type: 55.0 %, no better than always predicting sun. The table's labels changed: it has 191 days of rain in 2012 and
 5 in 2015, 5 of fog in 2012 and 173 in 2015, so the first years do not represent the last ones.
