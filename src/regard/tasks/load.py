@@ -7,6 +7,7 @@ from regard.checkpoint import check_format
 from regard.config import no_run
 from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import read_json_if_any
+from regard.malloc import keep_freed_memory
 from regard.models.fetched import resolve
 from regard.models.published import load_model
 from regard.models.registry import model_type
@@ -34,6 +35,8 @@ def open_model(path: str | Path, device: str = "cpu", weights: str = "fp32", ver
     if not (folder / "config.json").is_file():
         raise no_run(folder)
     about = read_about(folder)
+    if device == "cpu":
+        keep_freed_memory()
     model: Any = load_model(folder)
     task = task_of(model.config, about, folder, verb)
     if weights != "fp32":

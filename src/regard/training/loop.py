@@ -13,6 +13,7 @@ import torch
 from regard import run_folder
 from regard.checkpoint import locked
 from regard.errors import WorkFailed
+from regard.malloc import keep_freed_memory
 from regard.training.baseline import compared
 from regard.training.log import Log, NoLog, metrics_text, train_text
 from regard.training.optim import Optimiser
@@ -63,6 +64,8 @@ def train(
     folder, device, world = Path(folder), torch.device(device), world or World()
     resume = resume or extend is not None
     check_tracker(parts.run.track)
+    if device.type == "cpu":
+        keep_freed_memory()
     placement = place(parts, world, device)  # a layout that does not fit is refused before anything is written
     with ExitStack() as held:
         with world.together():
