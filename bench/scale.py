@@ -28,6 +28,7 @@ from regard.data.batch import Tokens
 from regard.data.settings import TextConfig
 from regard.explain.fleet import DEVICES, GIB, Fleet, estimate
 from regard.models import build, config_for
+from regard.nn.products import fast_products
 from regard.objectives.next_token import NextToken
 from regard.training import placement
 from regard.training.optim import Optimiser
@@ -68,12 +69,13 @@ def main(part: str) -> None:
 
 
 def matmul_rate() -> float:
-    """bf16 TFLOP/s of a large product, the best of several sizes."""
+    """TFLOP/s of a large product, the best of several sizes: in bf16 on a GPU, in fp32 on a CPU."""
     rates = []
-    for size in (4096, 8192, 16384) if GPU else (512,):
-        a, b = (torch.randn(size, size, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-        a @ b
-        rates.append(2 * size**3 / min(timed(lambda a=a, b=b: a @ b, 20)) / 1e12)
+    for size in (4096, 8192, 16384) if GPU else (2048,):
+        a, b = (torch.randn(size, size, device=DEVICE, dtype=torch.bfloat16 if GPU else torch.float) for _ in range(2))
+        with fast_products():
+            a @ b
+            rates.append(2 * size**3 / min(timed(lambda a=a, b=b: a @ b, 20)) / 1e12)
     return max(rates)
 
 
@@ -98,12 +100,16 @@ def config_of(arch: str, size: str, length: int) -> Any:
 class Training:
     """The step of `regard train lm --set precision=bf16 --set compile=true` with a new model."""
 
-    def __init__(self, config: Any, rows: int, length: int, checkpoint: bool = False, sharded: bool = False):
+    def __init__(
+        self, config: Any, rows: int, length: int, checkpoint: bool = False, sharded: bool = False,
+        precision: str = "bf16", compiled: bool = True,
+    ):  # fmt: skip
         with torch.device(DEVICE):
             model = build(config).train()
         how = Parallel(checkpoint=checkpoint)
         data = TextConfig(context=length)
-        run = Run(task="lm", model=config, data=data, steps=1, precision="bf16", compile=True, optim=ADAM, parallel=how)
+        shared: Any = dict(precision=precision, compile=compiled, optim=ADAM, parallel=how)
+        run = Run(task="lm", model=config, data=data, steps=1, **shared)
         parts = Parts(run=run, model=model, objective=NextToken(), loader=[], valid_batches=list, save_model=print)  # pyrefly: ignore
         if sharded:
             held = placement.layout(placement.LossModule(model, parts.objective), World(), DEVICE, (1,), bf16=True)
@@ -111,7 +117,7 @@ class Training:
         else:
             held = placement.place(parts, World(), DEVICE)
         self.at, optimiser = Progress(), Optimiser(model, ADAM)
-        self.step = Stepper(parts, optimiser, PRECISIONS["bf16"](DEVICE), self.at, DEVICE, print, World(), held)
+        self.step = Stepper(parts, optimiser, PRECISIONS[precision](DEVICE), self.at, DEVICE, print, World(), held)
         if sharded:
             self.step.work = self.step.exchanged
         self.vocab, self.shape = config.vocab, (rows, length + 1)
