@@ -165,16 +165,35 @@ def test_the_products_for_many_beams_are_plain_attention(mask, spread):
     close(fast_attention(q, k, v, mask), got, rtol=0.0, atol=0.0, equal_nan=True)
 
 
+@pytest.mark.parametrize("mask", [mask for name, mask in MASKS.items() if name != "leaning"])
 @torch.no_grad()
-def test_what_the_fused_kernel_does_better_is_left_to_it():
+def test_the_products_for_short_texts_are_plain_attention(mask, monkeypatch):
+    """All texts together, and one at a time."""
+    q, k, v = torch.randn(3, 2, 5, 4) * 2, torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 6)
+    expected = plain_attention(q, k, v, mask())
+    close(product_attention(q, k, v, mask().dense()), expected)
+    monkeypatch.setattr("regard.nn.attention.CACHED", 50)
+    close(product_attention(q, k, v, mask().dense()), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@torch.no_grad()
+def test_what_the_fused_kernel_does_better_is_left_to_it(threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    everything, several = Everything(), threads > 1
+
+    def takes(texts: int, queries: int, keys: int) -> bool:
+        return takes_products(torch.randn(texts, 4, queries, 8), torch.randn(texts, 4, keys, 8), everything)
+
+    assert takes(16, 8, 64) and takes(16, 32, 32) and not takes(16, 1, 7)
+    assert takes(16, 8, 65) == takes(16, 9, 33) == takes(16, 33, 9) == takes(16, 128, 128) == several
+    assert takes(15, 5, 7) == takes(3, 5, 7) == several
+    assert not takes(2, 5, 7) and not takes(16, 129, 9) and not takes(16, 9, 129)
     q, k = torch.randn(16, 4, 5, 8), torch.randn(16, 4, 7, 8)
-    assert takes_products(q, k, Everything())
-    few, alone, long = q[:15], q[:, :, :1], torch.randn(16, 4, 65, 8)
-    assert not any(takes_products(x, k, Everything()) for x in (few, alone, long, q.double()))
-    assert not takes_products(q, long, Everything()) and not takes_products(q, k[:, :2], Everything())
-    assert not takes_products(q, k, Leaning(Everything(), torch.zeros(1, 4, 5, 7)))
+    assert not takes_products(q.double(), k.double(), everything) and not takes_products(q, k[:, :2], everything)
+    assert not takes_products(q, k, Leaning(everything, torch.zeros(1, 4, 5, 7)))
     with torch.enable_grad():
-        assert not takes_products(q, k, Everything())
+        assert not takes_products(q, k, everything)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
