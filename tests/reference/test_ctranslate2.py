@@ -36,10 +36,10 @@ def folder(tmp_path_factory) -> Path:
         model=TransformerConfig(vocab=340, width=32, heads=2, ffn=48, encoder_layers=2, decoder_layers=2),
         optim=Optim(name="adamw", lr=5e-3),
         schedule=Schedule(kind="constant", warmup=5),
-        steps=30,
+        steps=40,
         minutes=0,
         tokens=512,
-        eval_every=30,
+        eval_every=40,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(home / "cache"))

@@ -38,7 +38,7 @@ from regard.data.series import Curves
 from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.data.sources import LabelledSource, PairSource
 from regard.data.text import TextConfig, prepare_text
-from regard.data.tokenizers.bpe import BPE, Dropout
+from regard.data.tokenizers.bpe import BPE, BPEDropout
 from regard.tasks.mlm import make_rules
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "batches.json"
@@ -177,7 +177,7 @@ def pairs(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
         Loader(PairSource(**data.train, eos=bpe.eos, pad=bpe.pad), TokenBudget(300), 4, content=content),
         valid(),
     )
-    segmented = PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=8, dropout=Dropout(bpe, 0.2, 4, 20))
+    segmented = PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=8, dropout=BPEDropout(bpe, 0.2, 4, 20))
     yield "pairs, dropout", Loader(segmented, TokenBudget(300), 4, content), valid()
 
 

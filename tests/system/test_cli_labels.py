@@ -151,8 +151,8 @@ def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
 
 def test_an_encoder_is_fine_tuned_to_pairs(place):
     result = works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=160", "--name=pair",
-                 "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=data.balanced=true",
-                 "--device=cpu")  # fmt: skip
+                 "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=model.attention_dropout=0.0",
+                 "--set=data.balanced=true", "--device=cpu")  # fmt: skip
     assert 'regard classify runs/pair "…" "…"' in result.err
     assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
     assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"

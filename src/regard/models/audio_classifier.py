@@ -10,6 +10,7 @@ from regard.models.checks import check_model
 from regard.models.whisper import sines_then_cosines
 from regard.nn.audio import AudioStem
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
+from regard.nn.dropout import Dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Lengths, pooled
 from regard.nn.positions import Sinusoidal, reach_
@@ -60,7 +61,7 @@ class AudioTransformer(nn.Module):
         parts = (c.width, c.heads, c.ffn, c.dropout, "gelu")
         self.layers = nn.ModuleList(PreNormEncoderLayer(*parts) for _ in range(c.layers))
         self.norm = Norm(c.width)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         self.classifier = nn.Linear(c.width, len(c.labels))
         glorot_(self)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.models.checks import check_model
 from regard.models.transformer import Transformer
 from regard.nn.blocks import ACTIVATIONS, DecoderLayer, Norm, PostNormDecoderLayer, PostNormEncoderLayer
+from regard.nn.dropout import Dropout
 from regard.nn.init import bert_
 from regard.nn.positions import Learned
 
@@ -51,7 +52,7 @@ class Bart(Transformer):
         self.decoder = cast("list[DecoderLayer]", layers)
         self.encoder_norm: nn.Module = nn.Identity()
         self.decoder_norm: nn.Module = nn.Identity()
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         bert_(self)
 

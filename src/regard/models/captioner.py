@@ -14,6 +14,7 @@ from regard.models.transformer import Transformer, without_last
 from regard.models.vit import ViT, ViTConfig
 from regard.nn.attention import AdditiveAttention
 from regard.nn.blocks import DecoderLayer, Norm, PostNormDecoderLayer, PreNormDecoderLayer
+from regard.nn.dropout import Dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Mask
 from regard.nn.positions import Learned, Sinusoidal
@@ -71,7 +72,7 @@ class Captioner(Transformer):
         )
         self.decoder = cast("list[DecoderLayer]", layers)
         self.decoder_norm: nn.Module = nn.Identity()
-        self.drop, self.bias = nn.Dropout(c.dropout), None
+        self.drop, self.bias = Dropout(c.dropout), None
         glorot_(self)
         self.token.weight.register_hook(without_last)
 
@@ -118,7 +119,7 @@ class GPTCaptioner(Captioner):
             "list[DecoderLayer]", nn.ModuleList(PreNormDecoderLayer(*parts) for _ in range(c.decoder_layers))
         )
         self.decoder_norm: nn.Module = Norm(c.width)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         never = torch.zeros(c.vocab).index_fill(0, torch.tensor([c.vocab - 1]), -1e9)  # never generate padding
         self.register_buffer("bias", never, persistent=False)
         glorot_(self)
@@ -171,7 +172,7 @@ class ShowAttendTell(Seq2Seq):
         self.attention = AdditiveAttention(c.width, c.regions, c.width)
         self.cell = FAST_CELLS[c.cell](c.embedding + c.regions, c.width)
         self.readout = nn.Linear(c.width + c.regions + c.embedding, c.embedding)
-        self.drop, self.bias = nn.Dropout(c.dropout), None
+        self.drop, self.bias = Dropout(c.dropout), None
         glorot_(self)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, None]:

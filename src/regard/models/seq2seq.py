@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.models.base import EncoderDecoder
 from regard.models.checks import check_model
 from regard.nn.attention import AdditiveAttention
+from regard.nn.dropout import Dropout
 from regard.nn.init import glorot_
 from regard.nn.recurrent import FAST_CELLS, LAYERS, State
 from regard.shapes import check
@@ -59,7 +60,7 @@ class Seq2Seq(EncoderDecoder):
         self.attention = AdditiveAttention(c.width, 2 * c.width, c.width) if c.attention else None
         self.cell = FAST_CELLS[c.cell](c.embedding + 2 * c.width, c.width)
         self.readout = nn.Linear(c.width + 2 * c.width + c.embedding, c.embedding)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         self.bias = None
         glorot_(self)
 

@@ -11,6 +11,7 @@ from regard.models.checks import check_model
 from regard.models.transformer import TransformerState
 from regard.nn.attention import CrossAttention, SelfAttention
 from regard.nn.blocks import Block, FeedForward, GeGLU, PreNormDecoderLayer, RMSNorm, compute_dtype, dropout
+from regard.nn.dropout import Dropout
 from regard.nn.init import gpt2_
 from regard.nn.masks import Causal, Everything, Lengths, Mask
 from regard.nn.positions import RelativeBias
@@ -52,7 +53,7 @@ class T5DecoderLayer(PreNormDecoderLayer):
         self.attention, self.norm1 = SelfAttention(*size, bias=False), RMSNorm(c.width, c.eps)
         self.cross, self.norm2 = CrossAttention(*size, bias=False), RMSNorm(c.width, c.eps)
         self.mlp, self.norm3 = feed_forward(c), RMSNorm(c.width, c.eps)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
 
 
 class T5(EncoderDecoder):

@@ -12,6 +12,7 @@ from regard.models.base import EncoderDecoder, new_cache
 from regard.models.checks import check_model
 from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm, compute_dtype
 from regard.nn.cache import Cache
+from regard.nn.dropout import Dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything, Lengths, Mask, TableMask
 from regard.nn.positions import POSITIONS, Learned, reach_
@@ -54,7 +55,7 @@ class Transformer(EncoderDecoder):
         last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream is not normed by its last layer
         self.encoder_norm: nn.Module = last(c.width)
         self.decoder_norm: nn.Module = last(c.width)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         glorot_(self)
         for place in (self.encoder_place, self.decoder_place):

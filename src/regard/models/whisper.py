@@ -12,6 +12,7 @@ from regard.models.checks import check_model
 from regard.models.transformer import Transformer
 from regard.nn.audio import AudioStem
 from regard.nn.blocks import DecoderLayer, Norm, PreNormDecoderLayer, PreNormEncoderLayer, compute_dtype
+from regard.nn.dropout import Dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Mask
 from regard.nn.positions import Learned
@@ -65,7 +66,7 @@ class Whisper(Transformer):
         layers = nn.ModuleList(PreNormDecoderLayer(*parts) for _ in range(c.decoder_layers))
         self.decoder = cast("list[DecoderLayer]", layers)
         self.decoder_norm = Norm(c.width)
-        self.drop = nn.Dropout(c.dropout)
+        self.drop = Dropout(c.dropout)
         glorot_(self)
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Mask]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
+from regard.nn.dropout import dropped, takes_bits
 from regard.nn.fp8 import heads8, takes_heads8
 from regard.nn.gpu import TRITON
 from regard.nn.linear import FusedLinear, Linear
@@ -31,10 +32,11 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | 
     return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0.0)
 
 
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
     """The equation, line by line: B H T K. With fewer key heads than query heads, neighbouring heads share one."""
     k, v = (shared.repeat_interleave(q.size(1) // k.size(1), 1) for shared in (k, v))
-    return attention_weights(q, k, mask.dense(), mask.bias()) @ v
+    weights = attention_weights(q, k, mask.dense(), mask.bias())
+    return (dropped(weights, dropout) if dropout else weights) @ v
 
 
 def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
@@ -44,7 +46,9 @@ def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float =
     """
     if isinstance(mask, Packed) and not dropout and mask.has_kernel(q):
         return packed_attention(q, k, v, mask)
-    if takes_products(q, k, mask):
+    if takes_bits(q, dropout):  # torch has no fused kernel for a CPU that drops weights
+        return plain_attention(q, k, v, mask, dropout)
+    if not dropout and takes_products(q, k, mask):
         return product_attention(q, k, v, mask.dense())
     grouped = q.size(1) != k.size(1)
     if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head, without a copy

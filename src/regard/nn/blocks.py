@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import CrossAttention, SelfAttention
 from regard.nn.cache import LayerCache
+from regard.nn.dropout import Dropout
 from regard.nn.fused import (
     add_norm,
     add_then_norm,
@@ -101,7 +102,7 @@ class ExactGeGLU(SwiGLU):
 
 
 def dropout(p: float) -> nn.Module:
-    return nn.Dropout(p) if p else nn.Identity()
+    return Dropout(p) if p else nn.Identity()
 
 
 def compute_dtype(x: Tensor) -> Tensor:
@@ -168,7 +169,7 @@ class EncoderLayer(nn.Module):
         self.norm1 = Norm(width, eps)
         self.mlp: Any = FeedForward(width, ffn, activation)
         self.norm2 = Norm(width, eps)
-        self.drop, self.out = nn.Dropout(dropout), Tap()
+        self.drop, self.out = Dropout(dropout), Tap()
 
 
 class PostNormEncoderLayer(EncoderLayer):
@@ -200,7 +201,7 @@ class DecoderLayer(nn.Module):
         self.norm2: nn.Module = Norm(width)
         self.mlp: nn.Module = FeedForward(width, ffn, activation)
         self.norm3: nn.Module = Norm(width)
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
 
 
 class PostNormDecoderLayer(DecoderLayer):

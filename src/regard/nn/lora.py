@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.nn.dropout import Dropout
 
 
 class LoraLinear(nn.Linear):
@@ -28,7 +29,7 @@ class LoraLinear(nn.Linear):
         self.base = (base,)  # in a tuple, so that it is not part of the model: `merge_` puts it back
         self.parts: list[int] = list(getattr(base, "parts", [base.out_features]))
         self.rank, self.scale = rank, alpha / rank
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
         self.A = nn.Parameter(base.weight.new_empty(len(self.parts) * rank, base.in_features))
         self.B = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
         nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))  # torch's init of a Linear; depends on `in` alone

@@ -142,13 +142,13 @@ class Translate(Task):
 
     def source(self, run: "Run", data: "PreparedPairs", part: str, device: str) -> Any:
         from regard.data.sources import PairSource
-        from regard.data.tokenizers.bpe import Dropout
+        from regard.data.tokenizers.bpe import BPEDropout
 
         bpe, c = data.tokenizer, run.data
         marks = dict(eos=bpe.eos, pad=bpe.pad, start=getattr(run.model, "start", bpe.pad))
         if part == "valid":
             return PairSource(**data.valid, **marks)
-        dropout = Dropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
+        dropout = BPEDropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
         multiple = 8 if run.compile else 1  # few shapes, so few compilations
         return PairSource(**data.train, **marks, multiple=multiple, dropout=dropout, repeat_short=c.repeat_short)
 

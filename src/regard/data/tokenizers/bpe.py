@@ -159,7 +159,7 @@ def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tok
     return tokenizer
 
 
-class Dropout:
+class BPEDropout:
     """BPE-dropout (Provilkov et al. 2020, algorithm 1): each possible merge is left out with probability `p`.
 
     Works on encoded sentences, word by word. Each word has `POOL` segmentations, computed on demand and cached; which

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.tokenizers.bpe import BPE, BYTES, SPLITS, Dropout
+from regard.data.tokenizers.bpe import BPE, BYTES, SPLITS, BPEDropout
 from regard.errors import CheckpointError, ConfigError, DataError
 
 LINES = [
@@ -158,7 +158,7 @@ def encoded(bpe: BPE, texts: list[str]) -> list[np.ndarray]:
 
 def test_our_merging_without_dropout_is_the_librarys(bpe):
     texts = [*LINES[:4], "unseen words, größere Häuser!", "日本 x", " two  spaces ", "a"]
-    dropout = Dropout(bpe, 0.0)
+    dropout = BPEDropout(bpe, 0.0)
     for ids in encoded(bpe, texts):
         words = [ids[group[0] : group[-1] + 1] for group in bpe.words(ids.tolist())]
         cut = [np.frombuffer(dropout._cut(word.astype(np.uint32).tobytes(), 0), np.uint32) for word in words]
@@ -167,7 +167,7 @@ def test_our_merging_without_dropout_is_the_librarys(bpe):
 
 @given(texts=st.lists(st.text(st.characters(exclude_characters="▁\n", exclude_categories=["Cs"])), min_size=1))
 def test_dropout_never_changes_the_text(bpe, texts):
-    dropout = Dropout(bpe, 0.5, seed=3, max_length=10_000)
+    dropout = BPEDropout(bpe, 0.5, seed=3, max_length=10_000)
     for text, ids in zip(texts, dropout(encoded(bpe, texts), np.arange(len(texts)), 0, 0), strict=True):
         assert bpe.decode(ids) == text
 
@@ -176,7 +176,7 @@ def test_dropout_is_a_function_of_seed_epoch_row_and_side(bpe):
     sentences, rows = encoded(bpe, LINES[:20]), np.arange(20)
 
     def cut(seed=0, epoch=0, side=0, rows=rows, sentences=sentences):
-        return [ids.tolist() for ids in Dropout(bpe, 0.3, seed)(sentences, rows, epoch, side)]
+        return [ids.tolist() for ids in BPEDropout(bpe, 0.3, seed)(sentences, rows, epoch, side)]
 
     assert cut() == cut()
     assert cut()[7:9] == cut(rows=rows[7:9], sentences=sentences[7:9])  # whatever else is in the batch
@@ -186,9 +186,9 @@ def test_dropout_is_a_function_of_seed_epoch_row_and_side(bpe):
 
 def test_forgetting_changes_nothing(bpe, monkeypatch):
     sentences, rows = encoded(bpe, LINES[:40]), np.arange(40)
-    whole = Dropout(bpe, 0.3)(sentences, rows, 0, 0)
-    monkeypatch.setattr(Dropout, "REMEMBER", 3)
-    forgetful = Dropout(bpe, 0.3)
+    whole = BPEDropout(bpe, 0.3)(sentences, rows, 0, 0)
+    monkeypatch.setattr(BPEDropout, "REMEMBER", 3)
+    forgetful = BPEDropout(bpe, 0.3)
     again = [ids for i in range(0, 40, 4) for ids in forgetful(sentences[i : i + 4], rows[i : i + 4], 0, 0)]
     assert [a.tolist() for a in whole] == [b.tolist() for b in again]
     assert forgetful.remembered <= 3
@@ -200,7 +200,7 @@ def test_dropout_leaves_a_merge_out_as_often_as_it_says():
     assert bpe.pieces[first] in ("ab", "▁a")
     word, p, n = np.array(bpe.encode("ab"), np.uint32).tobytes(), 0.1, 4000
     assert len(word) == 4
-    dropout = Dropout(bpe, p)
+    dropout = BPEDropout(bpe, p)
     whole = sum(len(dropout._cut(word, variant)) == 4 for variant in range(n)) / n
     # Either the first merge survives (only one pair is then left, tried once) or it is left out and the word stays cut
     # unless another merge of the two characters exists, which it does not: (1 - p) twice.
@@ -208,7 +208,7 @@ def test_dropout_leaves_a_merge_out_as_often_as_it_says():
 
 
 def test_the_pool_is_used_evenly(bpe):
-    chosen = Dropout(bpe, 0.1)._choose(np.arange(64_000), np.zeros(64_000, int), 0, 0)
+    chosen = BPEDropout(bpe, 0.1)._choose(np.arange(64_000), np.zeros(64_000, int), 0, 0)
     counts = np.bincount(chosen.astype(int), minlength=32)
     assert counts.min() > 1800 and counts.max() < 2200  # 2000 each, 4.5 standard deviations
 
@@ -216,7 +216,9 @@ def test_the_pool_is_used_evenly(bpe):
 def test_a_sentence_that_would_grow_too_long_stays(bpe):
     sentences = encoded(bpe, LINES[:4])
     longest = max(map(len, sentences))
-    for a, b in zip(sentences, Dropout(bpe, 0.9, max_length=longest + 1)(sentences, np.arange(4), 0, 0), strict=True):
+    for a, b in zip(
+        sentences, BPEDropout(bpe, 0.9, max_length=longest + 1)(sentences, np.arange(4), 0, 0), strict=True
+    ):
         assert len(b) <= longest
         assert bpe.decode(a) == bpe.decode(b)
 
@@ -224,8 +226,8 @@ def test_a_sentence_that_would_grow_too_long_stays(bpe):
 def test_a_sentence_cut_anew_leaves_room_for_its_end_mark(bpe):
     """Of L pieces, it is taken where L and an end mark fit, and not where they do not."""
     (sentence,), rows = encoded(bpe, LINES[:1]), np.arange(1)
-    (free,) = Dropout(bpe, 0.5, max_length=10_000)([sentence], rows, 0, 0)
+    (free,) = BPEDropout(bpe, 0.5, max_length=10_000)([sentence], rows, 0, 0)
     assert len(free) > len(sentence), "nothing was left out: nothing is compared"
-    (fits,) = Dropout(bpe, 0.5, max_length=len(free) + 1)([sentence], rows, 0, 0)
-    (stays,) = Dropout(bpe, 0.5, max_length=len(free))([sentence], rows, 0, 0)
+    (fits,) = BPEDropout(bpe, 0.5, max_length=len(free) + 1)([sentence], rows, 0, 0)
+    (stays,) = BPEDropout(bpe, 0.5, max_length=len(free))([sentence], rows, 0, 0)
     assert fits.tolist() == free.tolist() and stays.tolist() == sentence.tolist()
