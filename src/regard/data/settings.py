@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from regard.config import at_least, fraction, unknown
+from regard.data.mixture import mixture
 from regard.errors import ConfigError
 
 RATE, HOP = 16_000, 160  # of audio: samples per second; samples between frames, 10 ms
@@ -65,7 +66,9 @@ def share(default: float) -> Any:
     return field(default=default, metadata={"share": True})
 
 
-MOST_EPOCHS = 100  # of a source in one epoch of a mixture
+def rate(default: float) -> Any:
+    """A share in [0, 1)."""
+    return field(default=default, metadata={"rate": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,8 @@ class DataConfig:
                 at_least(self, "data.", **{f.name: f.metadata["least"]})
             if "share" in f.metadata and not 0 < value < 1:
                 raise ConfigError(f"data.{f.name} is {value}; must be in (0, 1)")
+            if "rate" in f.metadata:
+                fraction(self, f.name, "data.")
             if f.name == "split_rule" and value not in (SPLIT, LEGACY_SPLIT):
                 raise unknown("rule to split by", value, (SPLIT, LEGACY_SPLIT))
 
@@ -126,7 +131,7 @@ class PairsConfig(DataConfig):
     max_ratio: float = least(4.0, 1)  # longer side over shorter side
     max_words: int = least(0, 0)  # source words of a training pair; 0 is no limit
     cut: bool = False  # whether a source of more than `max_length` tokens is cut; otherwise its pair is dropped
-    bpe_dropout: float = 0.0
+    bpe_dropout: float = rate(0.0)
     repeat_short: int = least(1, 1)  # how often an epoch has pairs of at most three source tokens, such as greetings
     split_rule: str = SPLIT
 
@@ -134,24 +139,6 @@ class PairsConfig(DataConfig):
         super().__post_init__()
         if self.split not in SPLITS:
             raise ConfigError(f"data.split must be 'text' or 'spaces', got {self.split!r}")
-        fraction(self, "bpe_dropout", "data.")
-
-
-def mixture(text: str) -> dict[str, float]:
-    """The sources of `code.jsonl:2,notes/:0.5`, and how many epochs of each one epoch holds."""
-    weights = {}
-    for source in filter(None, text.split(",")):
-        path, _, number = source.strip().rpartition(":")
-        try:
-            weights[path] = float(number)
-        except ValueError:
-            weights[path] = 0.0
-        if not path or not 0 < weights[path] <= MOST_EPOCHS:
-            raise ConfigError(
-                f"data.mix: {source.strip()!r} is not a source with a weight in (0, {MOST_EPOCHS}]; "
-                "for example: --set data.mix=code.jsonl:2,notes/:0.5"
-            )
-    return weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,14 +209,12 @@ class LabelledConfig(LabelColumn, OwnData):
     vocab: int = least(8000, 0)
     lower: bool = True  # whether a vocabulary learned here ignores case
     case: bool = False  # tagging: whether segments tell a BERT that reads lower-cased words how they are written
-    replace_mentions: float = 0.0  # tagging: how often the mention of an entity in training is replaced by another
+    replace_mentions: float = rate(
+        0.0
+    )  # tagging: how often the mention of an entity in training is replaced by another
     tokenizer: str = file_setting()  # the model folder whose tokenizer is used
     max_length: int = least(128, 4)  # tokens of a text or pair, with [CLS] and [SEP]; the rest is cut
     balanced: bool = False  # whether all classes weigh the same in the loss
-
-    def __post_init__(self):
-        super().__post_init__()
-        fraction(self, "replace_mentions", "data.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,9 +317,9 @@ class SeriesConfig(LabelColumn):
     known: tuple[str, ...] = ()  # columns of the table of labels with numbers known of each object
     max_length: int = least(512, 1)  # points of a series; the rest is not read
     window: int = least(0, 0)  # in training, a random span of this many points; 0: all of them
-    thin: float = 0.0  # in training, up to this share of the points is dropped, and what exceeds a window
+    thin: float = rate(0.0)  # in training, up to this share of the points is dropped, and what exceeds a window
     jitter: float = least(0.0, 0)  # in training, Gaussian noise on the values, in units of their errors
-    hide: float = 0.0  # in training, this share of the values is hidden
+    hide: float = rate(0.0)  # in training, this share of the values is hidden
     balanced: bool = False  # whether rare classes are sampled as often as common ones
     weights: tuple[str, ...] = ()  # class=weight for the reported weighted loss; others weigh 1
     split_rule: str = SPLIT
@@ -342,8 +327,6 @@ class SeriesConfig(LabelColumn):
 
     def __post_init__(self):
         super().__post_init__()
-        fraction(self, "hide", "data.")
-        fraction(self, "thin", "data.")
         if self.fold >= self.folds:
             raise ConfigError(f"data.fold is {self.fold}; must be less than data.folds, {self.folds}")
         for weight in self.weights:

@@ -11,7 +11,7 @@ from regard.data.mentions import Mentions, Text
 from regard.data.store import Flat, Ragged
 from regard.errors import ConfigError
 
-BPEDropout = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
+Resegment = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
 SHORT = 3  # tokens of a short source
 LABELLED_TOGETHER = 20  # batches: they differ in each epoch, at the price of a little padding
 
@@ -27,7 +27,7 @@ class PairSource(Source):
     pad: int
     start: int | None = None  # the decoder's first input; None: `pad`
     multiple: int = 1
-    dropout: BPEDropout | None = None
+    dropout: Resegment | None = None
     repeat_short: int = 1
     epoch: int = 0
     unit = "pairs"

@@ -19,8 +19,9 @@ from regard.data.corpus import Files, corpus_of, kind_of
 from regard.data.documents import DocumentReader, NotText, convert, text_error
 from regard.data.files import ending
 from regard.data.folders import Say, silent, to_stderr, user_path
+from regard.data.mixture import mixture
 from regard.data.records import Record, check_records, is_records, plain, read_records
-from regard.data.settings import MaskedConfig, TextConfig, mixture
+from regard.data.settings import MaskedConfig, TextConfig
 from regard.data.skipped import LISTED
 from regard.data.store import Flat, Numbers, Store, StoreWriter
 from regard.data.tables import LABELS, is_delimited, is_table, read_table

@@ -16,7 +16,7 @@ class Dropout(nn.Dropout):
 
 
 def takes_bits(x: Tensor, p: float) -> bool:
-    """Whether `dropped` applies: to the tensors of a CPU that hold numbers, when they are not compiled."""
+    """Whether `dropped` applies: on a CPU, neither in a dry run nor while a graph is compiled."""
     return 0 < p < 1 and x.device.type == "cpu" and type(x) is Tensor and not torch.compiler.is_compiling()
 
 

@@ -12,7 +12,8 @@ from regard.config import from_dict, no_run, override, unknown
 from regard.data.catalog import is_known
 from regard.data.folders import user_path
 from regard.data.hub import data_file
-from regard.data.settings import BEFORE, mixture
+from regard.data.mixture import mixture
+from regard.data.settings import BEFORE
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
 from regard.models.published import read_config
